@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From loop IR to machine code, and the linking of that code into artifacts."""

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The error classes of the compiler.
+
+Every error message is one sentence with a capital and a full stop, names in single quotes and the
+values that matter, followed by a hint on the way out where there is one:
+``Axis 3 is out of range for 'x' of rank 2.``
+"""
+
+
+class TilewrightError(Exception):
+    """Base of all errors that the compiler raises on purpose."""
+
+
+class FrontendError(TilewrightError):
+    """The model file cannot be imported: damaged, unsafe, or with unsupported operators."""
+
+
+class TypeInferenceError(TilewrightError):
+    """The operands or attributes of an op do not fit it."""
+
+
+class ParseError(TilewrightError):
+    """Text of the graph IR or of the loop IR does not parse."""
+
+
+class VerifyError(TilewrightError):
+    """An invariant of the graph IR or of the loop IR does not hold."""
+
+
+class PassError(TilewrightError):
+    """A pass is unknown, has an unknown option, or cannot handle what it was given."""
+
+
+class ScheduleError(TilewrightError):
+    """A schedule step does not apply, or the scheduled kernel is not proven legal."""
+
+
+class CodegenError(TilewrightError):
+    """Loop IR cannot be turned into code for the target."""
+
+
+class TargetError(TilewrightError):
+    """A target description does not parse or asks for what this machine cannot do."""
+
+
+class CacheError(TilewrightError):
+    """A cache folder cannot be used."""
+
+
+class InputError(TilewrightError):
+    """The inputs given to a model do not fit it: name, rank, shape or dtype."""
