@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The description of what code is generated for: architecture, features, vector width, registers, caches, cores.
+
+Passes, schedules and backends ask the :class:`Target` and never compare names. Text:
+``ARCH[-LEVEL][+feature...][,cores=N]``, e.g. ``native``, ``x86-64-v3``, ``aarch64+dotprod,cores=4``.
+"""
+
+import os
+import re
+from dataclasses import dataclass, replace
+
+from tilewright.ir.errors import TargetError
+
+_X86_V2 = ("cx16", "popcnt", "sse3", "sse4.1", "sse4.2", "ssse3")
+_X86_V3 = (*_X86_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+_X86_V4 = (*_X86_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+_X86_LEVELS: dict[str, tuple[str, ...]] = {"v1": (), "v2": _X86_V2, "v3": _X86_V3, "v4": _X86_V4}
+_TRIPLES = {"x86-64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
+_TEXT = re.compile(
+    r"(?P<arch>x86-64|aarch64)(-(?P<level>v[1-4]))?(?P<features>(\+[\w.-]+)*)(,cores=(?P<cores>\d+))?"
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Build it with :func:`parse_target`.
+
+    ``arch`` is ``x86-64`` or ``aarch64``; ``features`` are LLVM's names, sorted; ``cores`` is the number of cores that
+    schedules are made for; ``vector_bits`` and ``registers`` describe one vector register file; ``l1``, ``l2``, ``l3`` are
+    cache sizes in bytes (of one core, l3 shared).
+    """
+
+    arch: str
+    features: tuple[str, ...]
+    cores: int = 2
+    l1: int = 32 << 10
+    l2: int = 512 << 10
+    l3: int = 16 << 20
+
+    @property
+    def triple(self) -> str:
+        return _TRIPLES[self.arch]
+
+    @property
+    def vector_bits(self) -> int:
+        if "avx512f" in self.features:
+            return 512
+        return 256 if "avx2" in self.features else 128
+
+    @property
+    def registers(self) -> int:
+        """Vector registers that code can name."""
+        return 32 if self.arch == "aarch64" or "avx512f" in self.features else 16
+
+    @property
+    def has_fma(self) -> bool:
+        return self.arch == "aarch64" or "fma" in self.features
+
+    def lanes(self, element_bytes: int) -> int:
+        """Elements of that size in one vector register."""
+        return max(1, self.vector_bits // 8 // element_bytes)
+
+    def __str__(self) -> str:
+        features = "".join(f"+{f}" for f in self.features)
+        return f"{self.arch}{features},cores={self.cores}"
+
+
+def available_cores() -> int:
+    """Cores that this process may use: affinity, not the size of the machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def parse_target(text: str) -> Target:
+    """The target that a text describes; ``native`` is the processor of this machine.
+
+    Raises TargetError with the accepted forms if the text is none of them.
+    """
+    head, _, rest = text.partition(",")
+    if head == "native":
+        cores = re.fullmatch(r"cores=(\d+)", rest) if rest else None
+        if rest and not cores:
+            raise TargetError(
+                f"Target '{text}' is not understood. Write 'native' or 'native,cores=4'."
+            )
+        target = _native()
+        return replace(target, cores=max(1, int(cores[1]))) if cores else target
+    match = _TEXT.fullmatch(text)
+    if not match or (match["level"] and match["arch"] != "x86-64"):
+        raise TargetError(
+            f"Target '{text}' is not understood. Write 'native' or ARCH[-LEVEL][+feature...][,cores=N], "
+            "such as 'x86-64-v3' or 'aarch64+dotprod,cores=4'."
+        )
+    features = set(match["features"].split("+")) - {""}
+    if match["arch"] == "x86-64":
+        features |= set(_X86_LEVELS[match["level"] or "v1"])
+    else:
+        features |= {"neon"}
+    cores_count = int(match["cores"] or 2)
+    return Target(match["arch"], tuple(sorted(features)), max(1, cores_count))
+
+
+def is_generic(text: str) -> bool:
+    """True for a target text that leaves most of a current machine's vector units unused."""
+    return text.split(",")[0] in ("x86-64", "x86-64-v1", "x86-64-v2")
+
+
+def _native() -> Target:
+    import llvmlite.binding as llvm
+
+    triple = llvm.get_process_triple()
+    names = {name for name, on in llvm.get_host_cpu_features().items() if on}
+    arch = "aarch64" if triple.startswith(("aarch64", "arm64")) else "x86-64"
+    l1, l2, l3 = (
+        _cache_size(index, default)
+        for index, default in ((0, 32 << 10), (2, 512 << 10), (3, 16 << 20))
+    )
+    return Target(arch, tuple(sorted(names)), available_cores(), l1, l2, l3)
+
+
+def _cache_size(level: int, default: int) -> int:
+    try:
+        with open(f"/sys/devices/system/cpu/cpu0/cache/index{level}/size", encoding="ascii") as f:
+            return int(f.read().strip().removesuffix("K")) << 10
+    except (OSError, ValueError):
+        return default
