@@ -57,7 +57,8 @@ def _resampling(source: int, target: int) -> Array:
     support = max(step, 1.0)
     distance = np.abs(centres[:, None] - np.arange(source)[None, :]) / support
     weights = np.maximum(0.0, 1.0 - distance)
-    return weights / weights.sum(axis=1, keepdims=True)
+    normed: Array = weights / weights.sum(axis=1, keepdims=True)
+    return normed
 
 
 def image(shape: tuple[int, ...], options: Options, rng: np.random.Generator) -> Array:
@@ -142,8 +143,8 @@ def file_bytes(shape: tuple[int, ...], options: Options, rng: np.random.Generato
     half = length // 2
     rows = np.full(shape, 256, np.int32)
     for row, content in zip(range(batch), _file_contents(rng)):
-        content = np.frombuffer(content.strip(), np.uint8)
-        first, last = content[:half], content[-half:]
+        codes = np.frombuffer(content.strip(), np.uint8)
+        first, last = codes[:half], codes[-half:]
         rows[row, : len(first)] = first
         rows[row, length - len(last) :] = last
     return rows

@@ -7,7 +7,8 @@
 
 Every model is compiled once, with its dynamic dims left open, and runs at all its sizes; all
 outputs are compared with ONNX Runtime's. Then both engines are timed at the first size, in
-interleaved blocks. A model that fails is reported and the rest go on; the exit status is 1 if any failed.
+interleaved blocks. A model that fails is reported and the rest go on; the exit status is 1 if any
+failed.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from benchmarks.archives import ZooError
 from benchmarks.comparison import REFERENCE, ROOT, Request, Result, last_line
 from benchmarks.engines import ENGINES
-from benchmarks.zoo import SUITES, Model, ZooError, load_table, model_path
+from benchmarks.zoo import SUITES, Model, load_table, model_path
 
 DETAIL = 8000  # characters of a failed process's error output that a report keeps
 WIDTH = 110  # of the table where the output is no terminal
