@@ -30,11 +30,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Union
 
-from tilewright.ir.buffer import Buffer
+from tilewright.ir.buffer import Buffer, buffer
+from tilewright.ir.dtypes import I64
 from tilewright.ir.expr import Expr, Scalar, Symbol, Var
 from tilewright.ir.interning import Term
 from tilewright.ir.simplify import substitute
 from tilewright.ir.stage import Stage
+from tilewright.ir.types import tensor
 
 GPU_AXES = tuple(f"{level}.{axis}" for level in ("block", "thread") for axis in "xyz")
 LOOP_KINDS = ("serial", "parallel", "vectorized", "unrolled", *GPU_AXES)
@@ -228,6 +230,11 @@ class HostProgram(Term):
 
 
 Function = Union[Kernel, HostProgram]
+
+
+def shape_buffer(source: Buffer) -> Buffer:
+    """The buffer that holds the run-time shape of a host program's input: ``x.shape``, one i64 for each dim."""
+    return buffer(f"{source.name}.shape", tensor(I64, (source.rank,)))
 
 
 def seq(stmts: Iterable[Stmt]) -> Stmt:

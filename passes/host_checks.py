@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a host program must establish before it runs kernels: the values of symbols, and all that
+was assumed of them.
+
+Type inference goes on where two dims *may* fit (three-valued equality), and symbols carry bounds
+that simplification relies on. This module collects the conditions under which compiled code is
+right, as ``require`` statements: first those on the input shapes, then those of single nodes (dims
+that must agree, slices in range). What is proven already asks for nothing, so a model of static
+shapes has one check for each input dim and none else.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tilewright.ir.buffer import Buffer
+from tilewright.ir.dtypes import INDEX
+from tilewright.ir.errors import PassError
+from tilewright.ir.expr import (
+    TRUE,
+    Const,
+    Expr,
+    Read,
+    Symbol,
+    free_variables,
+    index,
+    polynomial,
+    sub,
+    terms_of,
+)
+from tilewright.ir.graph import Module, Node
+from tilewright.ir.loop import Require, shape_buffer
+from tilewright.ir.simplify import cast, compare, floordiv, is_nonnegative, mod
+
+Bindings = list[tuple[Symbol, Expr]]
+
+
+@dataclass(frozen=True)
+class _Dim:
+    """One dim of one input: what the graph says of it, and where its value is read."""
+
+    label: str
+    axis: int
+    expected: Expr
+    actual: Expr
+
+    def require(self, condition: Expr, problem: str, *values: Expr) -> Require:
+        message = f"Input '{self.label}' has size {{0}} in dimension {self.axis}, {problem}."
+        return Require(condition, message, (self.actual, *values))
+
+
+def bind_symbols(
+    module: Module, inputs: Sequence[Buffer], used: Iterable[Symbol]
+) -> tuple[Bindings, list[Require]]:
+    """The value of each symbol in terms of input shapes, and the checks on those shapes.
+
+    A symbol is taken from a dim where it stands alone, else from one that is linear in it.
+    PassError if a symbol in ``used`` is given by no input dim.
+    """
+    labels = module.input_names or [b.name for b in inputs]
+    dims = [
+        _Dim(_plain(label), axis, expected, cast(Read(shape_buffer(source), (index(axis),)), INDEX))
+        for label, source in zip(labels, inputs, strict=True)
+        for axis, expected in enumerate(source.shape)
+    ]
+    bindings = _solve(dims)
+    missing = [s.name for s in used if s not in bindings]
+    if missing:
+        raise PassError(
+            f"Symbol '{missing[0]}' has no value: no input has a dim from which it follows."
+        )
+    checks = [check for dim in dims for check in _dim_checks(dim, bindings)]
+    return [(symbol, value) for symbol, (value, _) in bindings.items()], checks
+
+
+def _solve(dims: Sequence[_Dim]) -> dict[Symbol, tuple[Expr, _Dim]]:
+    """For each symbol its value and the dim that it is from."""
+    found: dict[Symbol, tuple[Expr, _Dim]] = {}
+    for dim in dims:
+        if isinstance(dim.expected, Symbol):
+            found.setdefault(dim.expected, (dim.actual, dim))
+    progress = True
+    while progress:
+        progress = False
+        for dim in dims:
+            unknown = [v for v in free_variables(dim.expected) if v not in found]
+            symbol = unknown[0] if len(unknown) == 1 else None
+            if not isinstance(symbol, Symbol):
+                continue
+            value = _linear_solution(dim, symbol)
+            if value is not None:
+                found[symbol] = (value, dim)
+                progress = True
+    return found
+
+
+def _linear_solution(dim: _Dim, symbol: Symbol) -> Expr | None:
+    """``(actual - rest) // c`` where the dim is ``c * symbol + rest`` with a positive integer c."""
+    terms = dict(terms_of(dim.expected))
+    coefficient = terms.pop((symbol,), 0)
+    rest = polynomial(terms)
+    if coefficient <= 0 or symbol in free_variables(rest):
+        return None
+    return floordiv(sub(dim.actual, rest), coefficient)
+
+
+def _dim_checks(dim: _Dim, bindings: dict[Symbol, tuple[Expr, _Dim]]) -> Iterator[Require]:
+    for symbol, (value, source) in bindings.items():
+        if source is not dim:
+            continue
+        if symbol.lo > 0:
+            problem = "but at least {1} is needed" + _named(dim, symbol)
+            yield dim.require(compare("ge", value, symbol.lo), problem, index(symbol.lo))
+        problem = "but at most {1} is supported" + _named(dim, symbol)
+        yield dim.require(compare("le", value, symbol.hi), problem, index(symbol.hi))
+        if symbol.multiple > 1:
+            problem = "but a multiple of {1} is needed" + _named(dim, symbol)
+            condition = compare("eq", mod(value, symbol.multiple), 0)
+            yield dim.require(condition, problem, index(symbol.multiple))
+    known = bindings.get(dim.expected) if isinstance(dim.expected, Symbol) else None
+    if known is None or known[1] is not dim:
+        note = "" if isinstance(dim.expected, Const) else f" ('{dim.expected}')"
+        condition = compare("eq", dim.actual, dim.expected)
+        yield dim.require(condition, "expected {1}" + note, dim.expected)
+
+
+def _named(dim: _Dim, symbol: Symbol) -> str:
+    return "" if dim.expected is symbol else f" for '{symbol.name}'"
+
+
+# --- conditions of nodes --------------------------------------------------------------------------
+
+
+def graph_checks(module: Module) -> list[Require]:
+    """The conditions under which the nodes of the graph, those in groups too, fit a call's shapes.
+
+    They are the requirements of each op, and that no dim of a result is negative.
+    """
+    found: dict[Expr, Require] = {}
+    for node in module.graph.walk():
+        where = _plain(node.origin or node.op.name)
+        needed = [] if node.regions else node.op.requirements([v.type for v in node.operands])
+        for condition, problem, values in (*needed, *_dims_are_sizes(node)):
+            if condition is not TRUE:
+                text = f"Node '{where}': {_with_values(problem, values)}"
+                found.setdefault(condition, Require(condition, text, values))
+    return list(found.values())
+
+
+def _dims_are_sizes(node: Node) -> Iterator[tuple[Expr, str, tuple[Expr, ...]]]:
+    for value in node.results:
+        for dim in value.type.shape:
+            if not is_nonnegative(dim):
+                yield compare("ge", dim, 0), f"A result would have size {dim}.", (dim,)
+
+
+def _with_values(problem: str, values: Sequence[Expr]) -> str:
+    """The sentence of a requirement with what its dims come to: ``... (n = {0}, m = {1}).``"""
+    shown = [f"{v} = {{{i}}}" for i, v in enumerate(values) if not isinstance(v, Const)]
+    return f"{problem.removesuffix('.')} ({', '.join(shown)})." if shown else problem
+
+
+def _plain(label: str) -> str:
+    """A model's name as it may stand in a message: no braces, no control characters, not too
+    long.
+    """
+    clean = "".join(c if c.isprintable() and c not in "{}" else "?" for c in label)
+    return clean if len(clean) <= 100 else clean[:97] + "..."
