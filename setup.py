@@ -29,7 +29,7 @@ library = Extension(
     sources=sorted(glob(f"{RUNTIME}/src/*.c")),
     depends=sorted(glob(f"{RUNTIME}/src/*.h") + glob(f"{RUNTIME}/include/*.h")),
     include_dirs=[f"{RUNTIME}/include"],
-    extra_compile_args=["-O2", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread", "-g0"],
+    extra_compile_args=["-O2", "-g0", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden"],
     extra_link_args=["-pthread", "-Wl,-z,nodelete"],
 )
 setup(ext_modules=[library], cmdclass={"build_ext": BuildLibrary, "bdist_wheel": PlainWheel})

@@ -39,12 +39,13 @@ class DType:
             ) from error
         if not hasattr(ml_dtypes, self.name):
             raise UnsupportedError(f"Dtype '{self.name}' needs a newer 'ml_dtypes': update it.")
-        return np.dtype(getattr(ml_dtypes, self.name))
+        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.name))
+        return dtype
 
     @cached_property
     def storage(self) -> "np.dtype[Any]":
         """A dtype of the same size that numpy exports as a buffer."""
-        return np.dtype(f"uint{8 * self.itemsize}") if self.extension else self.numpy
+        return np.dtype(f"uint{8 * self.itemsize}" if self.extension else self.name)
 
 
 _INT, _UINT, _FLOAT, _BFLOAT, _COMPLEX, _BOOL = 0, 1, 2, 4, 5, 6

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing artifacts: the ``.tw`` files that the C runtime loads.
+
+A file is a header of 128 bytes (its table is in ``runtime/src/artifact.c``), the constants, the
+code image and the JSON manifest. Constants and code begin at multiples of the target's largest
+page, so that constants can be mapped; each constant is aligned to 64 bytes. The manifest comes
+last, so that constants stream through once, whatever their sum. Equal arguments give equal bytes.
+"""
+
+import io
+import json
+import os
+import secrets
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tilewright.ir.errors import CodegenError
+
+MAGIC = b"\x89TW\r\n\x1a\n\x00"
+FORMAT_VERSION = 1
+HEADER_BYTES = 128
+CONSTANT_ALIGNMENT = 64
+
+# The largest page that systems of an architecture use: where sections begin in the file.
+_PAGE_BYTES = {"x86_64": 4096, "aarch64": 65536}
+_CHUNK_BYTES = 1 << 22
+
+
+@dataclass(frozen=True)
+class TargetInfo:
+    """The machine that the code is for: LLVM's architecture, features and triple."""
+
+    arch: str
+    features: tuple[str, ...] = ()
+    triple: str = ""
+    cores: int = 1
+
+
+@dataclass(frozen=True)
+class PortInfo:
+    """An input or output: dtype under numpy's name, dims as integers or texts of expressions."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SymbolInfo:
+    """A symbolic dim's bounds (inclusive; ``hi`` None: none) and what it is a multiple of."""
+
+    name: str
+    lo: int = 0
+    hi: int | None = None
+    multiple: int = 1
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """One launch of the host program: the kernel's symbol, and where in the model it is from."""
+
+    name: str
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What an artifact says about itself.
+
+    ``messages`` are the texts that the host program's ``fail`` refers to, with ``{0}`` to ``{9}``
+    for values; ``kernels`` is indexed by the ``call_id`` of launches; ``entry`` is the offset of
+    the host program in the image and ``host`` its symbol; ``notes`` is free for reports.
+    """
+
+    target: TargetInfo
+    inputs: tuple[PortInfo, ...]
+    outputs: tuple[PortInfo, ...]
+    entry: int
+    host: str = "tw_host"
+    symbols: tuple[SymbolInfo, ...] = ()
+    messages: tuple[str, ...] = ()
+    kernels: tuple[KernelInfo, ...] = ()
+    numerics: str = "default"
+    tool: str = "tilewright 0.1.0"
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self, constants: Sequence[tuple[int, int]]) -> bytes:
+        """The manifest's text; ``constants`` are pairs of offset and bytes in their section.
+
+        Raises CodegenError for a name or text with a NUL character, which C cannot hold.
+        """
+        fields: dict[str, Any] = {
+            "format": FORMAT_VERSION,
+            "tool": self.tool,
+            "target": {
+                "arch": self.target.arch,
+                "features": list(self.target.features),
+                "triple": self.target.triple,
+                "cores": self.target.cores,
+            },
+            "numerics": self.numerics,
+            "inputs": [_port(port) for port in self.inputs],
+            "outputs": [_port(port) for port in self.outputs],
+            "symbols": [_symbol(symbol) for symbol in self.symbols],
+            "messages": list(self.messages),
+            "kernels": [{"name": k.name, "origin": k.origin} for k in self.kernels],
+            "constants": [{"offset": offset, "bytes": size} for offset, size in constants],
+            "entry": self.entry,
+            "host": self.host,
+            "notes": self.notes,
+        }
+        text = json.dumps(fields, separators=(",", ":"), allow_nan=False)
+        if "\\u0000" in text.replace("\\\\", ""):
+            raise CodegenError("A name or text of the model holds a NUL character.")
+        return text.encode("ascii")
+
+
+def _port(port: PortInfo) -> dict[str, Any]:
+    return {"name": port.name, "dtype": port.dtype, "shape": list(port.shape)}
+
+
+def _symbol(symbol: SymbolInfo) -> dict[str, Any]:
+    return {
+        "name": symbol.name,
+        "lo": symbol.lo,
+        "hi": symbol.hi,
+        "multiple": symbol.multiple,
+    }
+
+
+class _Section:
+    """Writes one section: pads to its start, then counts bytes and sums the checksum."""
+
+    def __init__(self, stream: BinaryIO, alignment: int) -> None:
+        self._stream = stream
+        position = stream.tell()
+        self.offset = _align(position, alignment)
+        self.bytes = 0
+        self.crc = 0
+        stream.write(bytes(self.offset - position))
+
+    def write(self, data: Any) -> None:
+        """Appends a buffer, in chunks, so that a mapped constant is never wholly in memory."""
+        view = memoryview(data)
+        if view.nbytes == 0:
+            return
+        view = view.cast("B")
+        for start in range(0, len(view), _CHUNK_BYTES):
+            chunk = view[start : start + _CHUNK_BYTES]
+            self._stream.write(chunk)
+            self.crc = zlib.crc32(chunk, self.crc)
+        self.bytes += len(view)
+
+    def align(self, alignment: int) -> None:
+        """Pads with zeros to a multiple of ``alignment`` from the section's start."""
+        self.write(bytes(_align(self.bytes, alignment) - self.bytes))
+
+
+def _align(value: int, alignment: int) -> int:
+    return (value + alignment - 1) // alignment * alignment
+
+
+def _header(
+    file_bytes: int, manifest: _Section, constants: _Section, code: _Section, page: int
+) -> bytes:
+    fixed = struct.pack(
+        "<8sIIQQQQQQQIIII36x",
+        MAGIC,
+        FORMAT_VERSION,
+        HEADER_BYTES,
+        file_bytes,
+        manifest.offset,
+        manifest.bytes,
+        constants.offset,
+        constants.bytes,
+        code.offset,
+        code.bytes,
+        manifest.crc,
+        constants.crc,
+        code.crc,
+        page,
+    )
+    return fixed + struct.pack("<I", zlib.crc32(fixed))
+
+
+def _write(stream: BinaryIO, manifest: Manifest, constants: Iterable[Any], image: bytes) -> None:
+    """Writes an artifact to a seekable stream at its start."""
+    if not 0 <= manifest.entry < len(image):
+        raise CodegenError(
+            f"The entry {manifest.entry} is not inside the image of {len(image)} bytes."
+        )
+    page = _PAGE_BYTES.get(manifest.target.arch)
+    if page is None:
+        raise CodegenError(f"There is no runtime for the architecture '{manifest.target.arch}'.")
+    stream.write(bytes(HEADER_BYTES))
+    constant_section = _Section(stream, page)
+    table = []
+    for constant in constants:
+        constant_section.align(CONSTANT_ALIGNMENT)
+        start = constant_section.bytes
+        constant_section.write(constant)
+        table.append((start, constant_section.bytes - start))
+    code_section = _Section(stream, page)
+    code_section.write(image)
+    manifest_section = _Section(stream, 8)
+    manifest_section.write(manifest.to_json(table))
+    file_bytes = stream.tell()
+    stream.seek(0)
+    stream.write(_header(file_bytes, manifest_section, constant_section, code_section, page))
+
+
+def artifact_bytes(manifest: Manifest, constants: Iterable[Any], image: bytes) -> bytes:
+    """An artifact in memory; see :func:`write_artifact`."""
+    stream = io.BytesIO()
+    _write(stream, manifest, constants, image)
+    return stream.getvalue()
+
+
+def write_artifact(
+    path: str | os.PathLike[str], manifest: Manifest, constants: Iterable[Any], image: bytes
+) -> None:
+    """Writes an artifact: to a temporary file beside ``path``, which then takes its place.
+
+    ``constants`` are contiguous buffers in the order of the host program's table; they are read
+    once, one after the other. Raises CodegenError for a manifest that no runtime would load,
+    OSError where the file cannot be written; then nothing is left behind.
+    """
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        with open(temporary, "xb") as stream:
+            _write(stream, manifest, constants, image)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading what an artifact says about itself, without loading it.
+
+``read_manifest`` works for artifacts of any target, also on machines that cannot run them. The
+header's table is in ``src/artifact.c``; the C runtime checks more when it loads a model.
+"""
+
+import json
+import os
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.runtime.errors import ArtifactError, ReadError
+
+MAGIC = b"\x89TW\r\n\x1a\n\x00"
+FORMAT_VERSION = 1
+HEADER_BYTES = 128
+_MAX_MANIFEST_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of an artifact: where it is, and its CRC-32."""
+
+    offset: int
+    bytes: int
+    crc: int
+
+
+@dataclass(frozen=True)
+class Header:
+    """An artifact's header: sizes and checksums of its three sections."""
+
+    file_bytes: int
+    manifest: Section
+    constants: Section
+    code: Section
+    alignment: int
+
+
+def parse_header(data: bytes) -> Header:
+    """The header in the first 128 bytes; raises ArtifactError if they are none, or damaged."""
+    if len(data) < HEADER_BYTES or data[:8] != MAGIC:
+        raise ArtifactError("This is not a Tilewright artifact.")
+    fields = struct.unpack_from("<IIQQQQQQQIIII", data, 8)
+    if fields[0] != FORMAT_VERSION:
+        raise ArtifactError(
+            f"The artifact has format version {fields[0]}, but this runtime reads version "
+            f"{FORMAT_VERSION}: compile the model again."
+        )
+    (crc,) = struct.unpack_from("<I", data, HEADER_BYTES - 4)
+    if crc != zlib.crc32(data[: HEADER_BYTES - 4]):
+        raise ArtifactError("The header of the artifact is damaged.")
+    return Header(
+        file_bytes=fields[2],
+        manifest=Section(fields[3], fields[4], fields[9]),
+        constants=Section(fields[5], fields[6], fields[10]),
+        code=Section(fields[7], fields[8], fields[11]),
+        alignment=fields[12],
+    )
+
+
+def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The manifest of an artifact as decoded JSON.
+
+    Raises ReadError if the file cannot be read, ArtifactError if it is damaged or is no artifact.
+    """
+    try:
+        with open(path, "rb") as file:
+            header = parse_header(file.read(HEADER_BYTES))
+            size = os.fstat(file.fileno()).st_size
+            section = header.manifest
+            if (
+                header.file_bytes != size
+                or section.bytes > _MAX_MANIFEST_BYTES
+                or section.offset + section.bytes > size
+            ):
+                raise ArtifactError(
+                    f"The artifact should have {header.file_bytes} bytes, but has {size}: "
+                    "it is incomplete."
+                )
+            file.seek(section.offset)
+            data = file.read(section.bytes)
+    except OSError as error:
+        raise ReadError(f"File '{os.fspath(path)}' cannot be read: {error.strerror}.") from error
+    if zlib.crc32(data) != section.crc:
+        raise ArtifactError("The artifact is damaged: the checksum of its manifest is wrong.")
+    try:
+        manifest = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError("The artifact's manifest is no JSON.") from error
+    if not isinstance(manifest, dict):
+        raise ArtifactError("The artifact's manifest is no JSON object.")
+    return manifest

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One context of the C runtime, with the ctypes structs that its runs reuse.
+
+A call must cost little: the ``tw_value`` structs, their shapes and the arguments of the C call are
+made once; a run looks each input up, stores its address, and makes the output arrays. An address is
+taken by exporting the array's buffer, which also keeps the array from being resized meanwhile.
+Output shapes that follow from the inputs' are computed here, when an input's shape changes; for the
+others the host program asks back for memory.
+"""
+
+import ctypes
+from collections.abc import Callable, Mapping
+from ctypes import addressof, c_char, c_int32, c_int64, c_void_p
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tilewright.runtime import library
+from tilewright.runtime.arrays import Array, address, check_supplied, prepare
+from tilewright.runtime.dtypes import DType
+from tilewright.runtime.errors import InputError, StateError
+
+_export: Callable[[Any], c_char] = c_char.from_buffer
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output: ``shape`` has an integer or the text of an expression for each dim."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+
+
+@dataclass(slots=True)
+class _Slot:
+    """An input or output in the context: its C struct, and the shape that the struct has now."""
+
+    name: str
+    row: DType
+    dtype: "np.dtype[Any]"
+    storage: "np.dtype[Any]"
+    misalignment: int  # mask of the address bits that must be zero
+    value: library.Value
+    extents: Any  # c_int64 array of the rank's length
+    rank: int
+    shape: tuple[int, ...] | None = None
+
+    def set_shape(self, shape: tuple[int, ...], what: str) -> None:
+        if len(shape) != self.rank:
+            raise InputError(
+                f"{what} '{self.name}' has rank {len(shape)}, but the model expects rank "
+                f"{self.rank}."
+            )
+        self.extents[:] = shape
+        self.shape = shape
+
+
+@dataclass(slots=True)
+class _Allocated:
+    """Output arrays that a run asked for, for the allocator callback (which must not refer to the
+    context: the two would keep each other alive)."""
+
+    dtypes: list["np.dtype[Any]"]
+    arrays: dict[int, Array] = field(default_factory=dict)
+    error: BaseException | None = None
+
+    def allocate(self, _user: Any, index: int, rank: int, shape: Any) -> int:
+        try:
+            array = np.empty(tuple(shape[axis] for axis in range(rank)), self.dtypes[index])
+            self.arrays[index] = array
+            return address(array)
+        except BaseException as error:  # nothing may pass through C; run raises it again
+            self.error = error
+            return 0
+
+
+def _make_slots(ports: list[Port], dtypes: list[DType], values: Any) -> list[_Slot]:
+    slots = []
+    for index, (port, dtype) in enumerate(zip(ports, dtypes, strict=True)):
+        value = values[index]
+        extents = (c_int64 * len(port.shape))()
+        value.kind = library.KIND_TENSOR
+        value.device_type = library.DEVICE_CPU
+        value.rank = len(port.shape)
+        value.dtype_code, value.dtype_bits, value.dtype_lanes = dtype.dlpack_code, dtype.bits, 1
+        value.shape = addressof(extents)
+        slots.append(
+            _Slot(
+                port.name,
+                dtype,
+                dtype.numpy,
+                dtype.storage,
+                dtype.alignment - 1,
+                value,
+                extents,
+                len(port.shape),
+            )
+        )
+    return slots
+
+
+def _dim_sources(inputs: list[Port], port: Port) -> list[int | tuple[int, int]] | None:
+    """For each dim of an output its extent, or the input and axis to read it from.
+
+    None if a dim is an expression that is no dim of an input.
+    """
+    found = {
+        dim: (index, axis)
+        for index, other in reversed(list(enumerate(inputs)))
+        for axis, dim in enumerate(other.shape)
+        if isinstance(dim, str) and dim.isidentifier()
+    }
+    sources: list[int | tuple[int, int]] = []
+    for dim in port.shape:
+        source = dim if isinstance(dim, int) else found.get(dim)
+        if source is None:
+            return None
+        sources.append(source)
+    return sources
+
+
+class Context:
+    """Runs a model; one run at a time. Closed when it is collected."""
+
+    def __init__(
+        self,
+        model: int,
+        inputs: list[Port],
+        outputs: list[Port],
+        dtypes: tuple[list[DType], list[DType]],
+        threads: int,
+    ) -> None:
+        lib = library.open_library()
+        self._handle: int | None = None
+        self._close = lib.tw_context_close
+        self._inputs_c = (library.Value * max(len(inputs), 1))()
+        self._outputs_c = (library.Value * max(len(outputs), 1))()
+        self._inputs = _make_slots(inputs, dtypes[0], self._inputs_c)
+        self._outputs = _make_slots(outputs, dtypes[1], self._outputs_c)
+        self._sources = [_dim_sources(inputs, port) for port in outputs]
+        self._shapes: list[tuple[int, ...] | None] = [None] * len(outputs)
+        self._stale = True  # the output shapes do not belong to the slots' input shapes
+        self._allocated = _Allocated([slot.dtype for slot in self._outputs])
+        self._allocate = library.ALLOCATE(self._allocated.allocate)
+        self._profile = library.PROFILE()
+        options = library.ContextOptions(
+            ctypes.sizeof(library.ContextOptions), threads, allocate=self._allocate
+        )
+        handle = c_void_p()
+        library.check(lib.tw_context_create(model, ctypes.byref(options), ctypes.byref(handle)))
+        self._handle = handle.value
+        # A second view of the function, without argtypes: prepared arguments pass faster.
+        self._run = lib["tw_context_run"]
+        self._arguments = (
+            handle,
+            c_void_p(addressof(self._inputs_c)),
+            c_int32(len(inputs)),
+            c_void_p(addressof(self._outputs_c)),
+            c_int32(len(outputs)),
+        )
+
+    def __del__(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle:
+            self._close(handle)
+
+    def run(self, feeds: Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Array]:
+        """Runs the model; see :meth:`tilewright.runtime.model.Model.run`."""
+        exports: list[Any] = []  # keeps the arrays' memory where it is
+        if len(feeds) != len(self._inputs):
+            self._check_names(feeds)
+        for slot in self._inputs:
+            try:
+                array = feeds[slot.name]
+            except KeyError:
+                self._check_names(feeds)
+                raise
+            if type(array) is not np.ndarray or array.dtype is not slot.dtype:
+                array = prepare(slot.name, array, slot.row)
+            shape = array.shape
+            if shape != slot.shape:
+                self._stale = True
+                slot.shape = None
+                slot.set_shape(shape, "Input")
+            try:
+                export = _export(array)
+                place = addressof(export)
+                if place & slot.misalignment:
+                    raise BufferError
+                exports.append(export)
+            except (TypeError, ValueError, BufferError):  # empty, read-only, strided, ml_dtypes
+                array = prepare(slot.name, array, slot.row)
+                place = address(array)
+                exports.append(array)
+            slot.value.data = place
+        if self._stale:
+            self._find_shapes()
+        results = self._make_outputs(exports, out)
+        status = self._run(*self._arguments)
+        if status:
+            self._raise(status)
+        if self._allocated.arrays:
+            results.update(
+                (self._outputs[index].name, array)
+                for index, array in self._allocated.arrays.items()
+            )
+            self._allocated.arrays.clear()
+            results = {slot.name: results[slot.name] for slot in self._outputs}
+        return results
+
+    def _make_outputs(self, exports: list[Any], out: Mapping[str, Any] | None) -> dict[str, Array]:
+        """Arrays for the outputs whose shapes are known, set in the C structs."""
+        results = {}
+        for slot, shape in zip(self._outputs, self._shapes):
+            value = slot.value
+            if out is not None and slot.name in out:
+                array = check_supplied(slot.name, out[slot.name], slot.row)
+                slot.set_shape(array.shape, "The array for output")
+                value.shape = addressof(slot.extents)  # the last run may have set its own
+                value.strides = None
+                value.data = address(array)
+                self._stale = True
+            elif shape is None:
+                value.kind = library.KIND_NONE
+                continue
+            else:
+                array = np.empty(shape, slot.storage)
+                try:
+                    export = _export(array)
+                    exports.append(export)
+                    value.data = addressof(export)
+                except ValueError:  # empty
+                    value.data = None
+                if slot.storage is not slot.dtype:
+                    array = array.view(slot.dtype)
+            value.kind = library.KIND_TENSOR
+            results[slot.name] = array
+        if out is not None and not out.keys() <= {slot.name for slot in self._outputs}:
+            raise InputError(f"'{next(iter(out.keys() - results.keys()))}' is no output.")
+        return results
+
+    def _find_shapes(self) -> None:
+        """Computes the output shapes that follow from the input shapes in the slots."""
+        for index, (slot, sources) in enumerate(zip(self._outputs, self._sources, strict=True)):
+            self._shapes[index] = None
+            if sources is None:
+                continue
+            shape = tuple(
+                source if isinstance(source, int) else self._inputs[source[0]].extents[source[1]]
+                for source in sources
+            )
+            slot.set_shape(shape, "Output")
+            self._shapes[index] = shape
+        self._stale = False
+
+    def _check_names(self, feeds: Mapping[str, Any]) -> None:
+        """Raises InputError if an input is missing, or a name is not an input's."""
+        names = [slot.name for slot in self._inputs]
+        missing = [name for name in names if name not in feeds]
+        extra = [name for name in feeds if name not in names]
+        if missing:
+            listed = ", ".join(f"'{name}'" for name in missing)
+            raise InputError(
+                f"The inputs {listed} are missing."
+                if missing[1:]
+                else f"Input {listed} is missing."
+            )
+        if extra:
+            known = ", ".join(f"'{name}'" for name in names) or "none"
+            raise InputError(f"'{extra[0]}' is no input: the model's inputs are {known}.")
+
+    def _raise(self, status: int) -> None:
+        self._allocated.arrays.clear()
+        error, self._allocated.error = self._allocated.error, None
+        if error is not None:
+            raise error
+        library.check(status)
+
+    def profile(self, callback: Callable[[int, int, int, int], None] | None) -> None:
+        """Sets what hears of each kernel: its number, begin and end in ns, tasks; None: nothing."""
+        if callback is None:
+            hook = library.PROFILE()
+        else:
+            hook = library.PROFILE(lambda _user, *times: callback(*times))
+        if self._handle is None:
+            raise StateError("The context is closed.")
+        lib = library.open_library()
+        library.check(lib.tw_context_profile(self._handle, hook, None))
+        self._profile = hook

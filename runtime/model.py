@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loading and running compiled models from Python.
+
+    model = load("model.tw")
+    result = model.run({"x": array})["y"]
+
+A model may be used from many threads at once: each run takes a context that is free, or makes one.
+"""
+
+import ctypes
+import json
+import os
+from collections.abc import Mapping
+from ctypes import POINTER, c_char_p, c_size_t, c_void_p
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.runtime import library
+from tilewright.runtime.arrays import Array
+from tilewright.runtime.context import Context, Port
+from tilewright.runtime.dtypes import BY_CODE, DType
+from tilewright.runtime.errors import ArgumentError, InputError
+
+_MAX_THREADS = 256
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """One kernel of a profiled run: symbol, origin in the model, monotonic times, tasks."""
+
+    name: str
+    origin: str
+    begin_ns: int
+    end_ns: int
+    tasks: int
+
+
+def _read_ports(count: int, get: Any, model: int) -> tuple[list[Port], list[DType]]:
+    ports, dtypes = [], []
+    for index in range(count):
+        pointer = POINTER(library.PortStruct)()
+        library.check(get(model, index, ctypes.byref(pointer)))
+        port = pointer.contents
+        shape = tuple(
+            port.extents[axis] if port.extents[axis] >= 0 else port.dims[axis].decode()
+            for axis in range(port.rank)
+        )
+        dtypes.append(BY_CODE[port.dtype])
+        ports.append(Port(port.name.decode(), dtypes[-1].name, shape))
+    return ports, dtypes
+
+
+def _check_names(ports: list[Port], what: str) -> None:
+    names = [port.name for port in ports]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"The model has more than one {what} '{name}'.")
+
+
+class Model:
+    """A loaded model; made by :func:`load`.
+
+    ``inputs`` and ``outputs`` list its ports, each with ``name``, ``dtype`` and ``shape``.
+    """
+
+    def __init__(self, handle: int, threads: int) -> None:
+        lib = library.open_library()
+        self._handle: int | None = handle
+        self._close = lib.tw_model_close
+        self._threads = threads
+        self._free: list[Context] = []  # contexts that no thread is using
+        inputs, input_dtypes = _read_ports(
+            lib.tw_model_input_count(handle), lib.tw_model_input, handle
+        )
+        outputs, output_dtypes = _read_ports(
+            lib.tw_model_output_count(handle), lib.tw_model_output, handle
+        )
+        _check_names(inputs, "input")
+        _check_names(outputs, "output")
+        self.inputs: list[Port] = inputs
+        self.outputs: list[Port] = outputs
+        self._dtypes = (input_dtypes, output_dtypes)
+
+    def __del__(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle:
+            self._close(handle)
+
+    def __repr__(self) -> str:
+        def text(ports: list[Port]) -> str:
+            return ", ".join(f"{p.name}: {p.dtype}{list(p.shape)}" for p in ports)
+
+        return f"<Model ({text(self.inputs)}) -> ({text(self.outputs)})>"
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The artifact's manifest as decoded JSON."""
+        text, size = c_void_p(), c_size_t()
+        lib = library.open_library()
+        library.check(lib.tw_model_manifest(self._handle, ctypes.byref(text), ctypes.byref(size)))
+        decoded: dict[str, Any] = json.loads(ctypes.string_at(text.value or 0, size.value))
+        return decoded
+
+    def _make_context(self) -> Context:
+        assert self._handle is not None
+        return Context(self._handle, self.inputs, self.outputs, self._dtypes, self._threads)
+
+    def run(
+        self, feeds: Mapping[str, Any], out: Mapping[str, Array] | None = None
+    ) -> dict[str, Array]:
+        """Runs the model once and returns its outputs by name.
+
+        ``feeds`` holds one array for each input: numpy, ``__array_interface__``, DLPack or a
+        buffer, of the input's dtype and shape. Contiguous arrays are read in place, others copied.
+        The results own their memory; ``out`` may supply arrays to write outputs to instead, which
+        must not overlap inputs. Raises InputError for feeds or ``out`` that do not fit, ModelError
+        and OutOfMemoryError for a run that fails.
+        """
+        try:
+            context = self._free.pop()
+        except IndexError:
+            context = self._make_context()
+        try:
+            return context.run(feeds, out)
+        finally:
+            self._free.append(context)
+
+    def __call__(self, *arrays: Any, **named: Any) -> Any:
+        """Runs the model on arrays in the order of its inputs, or by name.
+
+        Returns the output, or a tuple of them if there is not exactly one.
+        """
+        if len(arrays) > len(self.inputs):
+            raise InputError(
+                f"The call has {len(arrays)} arrays, but the model has {len(self.inputs)} inputs."
+            )
+        feeds = {port.name: array for port, array in zip(self.inputs, arrays)}
+        for name, array in named.items():
+            if name in feeds:
+                raise InputError(f"Input '{name}' is given twice.")
+            feeds[name] = array
+        results = tuple(self.run(feeds).values())
+        return results[0] if len(results) == 1 else results
+
+    def run_profiled(self, feeds: Mapping[str, Any]) -> tuple[dict[str, Array], list[KernelTime]]:
+        """Runs once and tells how long each kernel took, in the order of their launches.
+
+        Every kernel goes through the runtime's launch then, so small models run slower than usual.
+        """
+        times: list[tuple[int, int, int, int]] = []
+        context = self._make_context()
+        context.profile(lambda *row: times.append(row))
+        results = context.run(feeds, None)
+        return results, [self._kernel_time(*row) for row in times]
+
+    def _kernel_time(self, kernel: int, begin: int, end: int, tasks: int) -> KernelTime:
+        name, origin = c_char_p(), c_char_p()
+        lib = library.open_library()
+        library.check(
+            lib.tw_model_kernel(self._handle, kernel, ctypes.byref(name), ctypes.byref(origin))
+        )
+        return KernelTime(
+            (name.value or b"").decode(), (origin.value or b"").decode(), begin, end, tasks
+        )
+
+
+def load(
+    source: str | os.PathLike[str] | bytes | bytearray | memoryview,
+    threads: int | None = None,
+    check_constants: bool = True,
+) -> Model:
+    """Loads an artifact from a file, or from its bytes.
+
+    ``threads`` bounds the threads of a run (None: ``default_threads()``). ``check_constants=False``
+    skips the checksum of the constants, and so their reading. An artifact is code: load only what
+    you would run. Raises ArtifactError for a damaged one, TargetMismatchError for one that is for
+    another processor, ReadError for a file that cannot be read.
+    """
+    if threads is not None and not 1 <= threads <= _MAX_THREADS:
+        raise ArgumentError(
+            f"The number of threads is {threads}, but must be from 1 to {_MAX_THREADS}."
+        )
+    lib = library.open_library()
+    flags = 0 if check_constants else library.SKIP_CONSTANTS_CHECK
+    options = library.OpenOptions(ctypes.sizeof(library.OpenOptions), flags)
+    handle = c_void_p()
+    if isinstance(source, bytes | bytearray | memoryview):
+        data = bytes(source)
+        status = lib.tw_model_open_memory(
+            data, len(data), ctypes.byref(options), ctypes.byref(handle)
+        )
+    else:
+        path = os.fsencode(source)
+        if b"\0" in path:
+            raise ArgumentError("The path holds a NUL character.")
+        status = lib.tw_model_open(path, ctypes.byref(options), ctypes.byref(handle))
+    library.check(status)
+    assert handle.value is not None
+    return Model(handle.value, threads or 0)
