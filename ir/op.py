@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.expr import Expr
 from tilewright.ir.stage import Stage
 from tilewright.ir.types import TensorType
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from tilewright.ir.graph import Builder, Value
 
 Array = npt.NDArray[Any]
+
+# A condition on dims, a message with {0}, {1}, ... in it, and the expressions to put there.
+Requirement = tuple[Expr, str, tuple[Expr, ...]]
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class Op:
     """
 
     name: ClassVar[str] = ""
+    effects: ClassVar[bool] = False
     regions: ClassVar[int] = 0
     registry: ClassVar[dict[str, type["Op"]]] = {}
 
@@ -78,6 +83,10 @@ class Op:
     def infer(self, operands: Sequence[TensorType]) -> tuple[TensorType, ...]:
         """The result types; layouts of the results are row-major. TypeInferenceError if the operands do not fit."""
         raise NotImplementedError(self.name)
+
+    def requirements(self, operands: Sequence[TensorType]) -> tuple[Requirement, ...]:
+        """What ``infer`` could not decide about dims and must hold at run time, as the host program's ``require``."""
+        return ()
 
     def reference(self, *operands: Array) -> tuple[Array, ...]:
         """The results in numpy; shapes and dtypes as ``infer`` says."""
