@@ -65,7 +65,8 @@ class DType:
             return np.dtype(np.bool_)
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, self.full_name))
+        extension: type = getattr(ml_dtypes, self.full_name)
+        return np.dtype(extension)
 
     @property
     def min(self) -> int | float:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The graph IR: SSA values, nodes, graphs and modules.
 
-A :class:`Graph` is a list of nodes in execution order with inputs and outputs; nodes hold ops, operands, results and,
-for control flow and fusion groups, sub-graphs. A sub-graph sees only its own inputs: what it needs from outside is
-passed as operands. Every value knows its users, so that replacing a value costs as much as it has uses. Types live
-on values; ``origin`` names the model's nodes that a node stands for, and survives every rewrite.
+A :class:`Graph` is a list of nodes in execution order with inputs and outputs; nodes hold ops,
+operands, results and, for control flow and fusion groups, sub-graphs. A sub-graph sees only its own
+inputs: what it needs from outside is passed as operands. Every value knows its users, so that
+replacing a value costs as much as it has uses. Types live on values; ``origin`` names the model's
+nodes that a node stands for, and survives every rewrite.
 
 Text::
 
@@ -18,17 +19,19 @@ Text::
       }
     }
 
-Constants are handles (:class:`ConstantRef`) into the module's store: text carries the hash, never the bytes.
+Constants are handles (:class:`ConstantRef`) into the module's store: text carries the hash, never
+the bytes.
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tilewright.ir.dtypes import DType, from_numpy
+from tilewright.ir.dtypes import STRING, DType, from_numpy
 from tilewright.ir.expr import Symbol
 from tilewright.ir.op import Array, Op
 from tilewright.ir.types import TensorType, tensor
@@ -47,31 +50,39 @@ class ConstantRef:
 
 
 class ConstantStore:
-    """The bytes behind the constants of a module, each kept once; arrays are read-only and may be mapped files."""
+    """The bytes behind the constants of a module, each kept once; arrays are read-only and may be
+    mapped files.
+    """
 
     def __init__(self) -> None:
         self._arrays: dict[str, Array] = {}
         self._known: dict[int, tuple[Array, ConstantRef]] = {}
 
     def add(self, array: Array) -> ConstantRef:
-        """Keep an array (C order, native byte order) and return its handle."""
-        array = np.ascontiguousarray(array).reshape(np.shape(array))
+        """Keep an array and return its handle; it must not be written to any more."""
         known = self._known.get(id(array))
         if known is not None and known[0] is array:
             return known[1]
-        dtype = from_numpy(array.dtype)
-        shape = tuple(int(d) for d in array.shape)
+        plain = np.ascontiguousarray(array).reshape(np.shape(array))
+        if not plain.dtype.isnative:
+            plain = plain.astype(plain.dtype.newbyteorder("="))
+        dtype = from_numpy(plain.dtype)
+        shape: tuple[int, ...] = plain.shape
         digest = hashlib.sha256(f"{dtype}{shape}".encode())
-        digest.update(array.reshape(-1).view(np.uint8).data if array.size else b"")
+        digest.update(_content(plain, dtype))
         key = digest.hexdigest()
         stored = self._arrays.get(key)
         if stored is None:
-            stored = array.view()
+            stored = plain.view()
             stored.flags.writeable = False
             self._arrays[key] = stored
         ref = ConstantRef(key, dtype, shape)
-        self._known[id(array)] = (array, ref)
+        self._known[id(stored)] = (stored, ref)
         return ref
+
+    def items(self) -> Iterator[tuple[str, Array]]:
+        """Hash and array of every constant, in order of arrival."""
+        return iter(self._arrays.items())
 
     def __getitem__(self, ref: ConstantRef) -> Array:
         return self._arrays[ref.sha256]
@@ -86,11 +97,20 @@ class ConstantStore:
         self._known = {k: v for k, v in self._known.items() if v[1].sha256 in keep}
 
 
+def _content(array: Array, dtype: DType) -> bytes | memoryview:
+    """The bytes that identify an array's elements."""
+    if dtype is STRING:
+        return json.dumps([str(s) for s in array.reshape(-1)]).encode()
+    return array.reshape(-1).view(np.uint8).data if array.size else b""
+
+
 @dataclass(eq=False)
 class Value:
-    """A tensor in the graph: the result of a node, or an input of a graph (then ``producer`` is None).
+    """A tensor in the graph: the result of a node, or an input of a graph (then ``producer`` is
+    None).
 
-    ``name`` is a hint for printing; ``uses`` lists (node, operand position); ``returned`` counts uses as a graph output.
+    ``name`` is a hint for printing; ``uses`` lists (node, operand position); ``returned`` counts
+    uses as a graph output.
     """
 
     type: TensorType
@@ -117,7 +137,10 @@ class Value:
 
 @dataclass(eq=False)
 class Node:
-    """An op applied to operands. Build it through :class:`Builder`; change operands through :meth:`set_operand`."""
+    """An op applied to operands.
+
+    Build it through :class:`Builder`; change operands through :meth:`set_operand`.
+    """
 
     op: Op
     operands: list[Value]
@@ -217,7 +240,8 @@ class Graph:
 class Module:
     """A model: its graph, the symbols of its shapes and the store of its constants.
 
-    ``input_names`` and ``output_names`` are the model's own names, in order; ``metadata`` is free text by key.
+    ``input_names`` and ``output_names`` are the model's own names, in order; ``metadata`` is free
+    text by key.
     """
 
     graph: Graph

@@ -13,7 +13,8 @@ A computation is a list of stages, each writing its own buffers at every point o
   is the last of ``axes``. ``exclusive`` stores before the step.
 * **scatter**: for every point of ``reduce_axes``, in row-major order, ``out[targets] = combine``, where the
   accumulators name the old values at ``targets``; ``init`` is the value of every cell before.
-* **opaque**: loop IR written directly (``body``); nothing but its effects is known.
+* **opaque**: loop IR written directly (``body``); nothing but its effects is known. It has no
+  accumulators and no values; its text is followed by the body in braces.
 
 Text::
 
