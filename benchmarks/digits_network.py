@@ -86,9 +86,10 @@ class BatchNorm:
             mean, variance = x.mean(axis=(0, 1, 2)), x.var(axis=(0, 1, 2))
             self.mean = self.momentum * self.mean + (1 - self.momentum) * mean
             self.variance = self.momentum * self.variance + (1 - self.momentum) * variance
-        self.inverse = 1.0 / np.sqrt(variance + np.float32(EPSILON))
-        self.normal = (x - mean) * self.inverse
-        return self.scale.value * self.normal + self.shift.value
+        self.inverse: Array = 1.0 / np.sqrt(variance + np.float32(EPSILON))
+        self.normal: Array = (x - mean) * self.inverse
+        result: Array = self.scale.value * self.normal + self.shift.value
+        return result
 
     def backward(self, slope: Array) -> Array:
         axes = (0, 1, 2)
@@ -96,7 +97,8 @@ class BatchNorm:
         self.shift.gradient = slope.sum(axis=axes)
         slope = slope * self.scale.value
         across = (slope * self.normal).mean(axis=axes)
-        return self.inverse * (slope - slope.mean(axis=axes) - self.normal * across)
+        result: Array = self.inverse * (slope - slope.mean(axis=axes) - self.normal * across)
+        return result
 
 
 class Relu:
@@ -129,7 +131,8 @@ class MaxPool:
 
     def backward(self, slope: Array) -> Array:
         shared = self.hits / self.hits.sum(axis=(2, 4), keepdims=True, dtype=np.float32)
-        return (shared * slope[:, :, None, :, None]).reshape(self.shape)
+        result: Array = (shared * slope[:, :, None, :, None]).reshape(self.shape)
+        return result
 
 
 class Dense:
@@ -145,7 +148,7 @@ class Dense:
 
     def forward(self, x: Array, training: bool) -> Array:
         self.shape = x.shape
-        self.pooled = x.mean(axis=(1, 2))
+        self.pooled: Array = x.mean(axis=(1, 2))
         return self.pooled @ self.weight.value + self.bias.value
 
     def backward(self, slope: Array) -> Array:

@@ -7,6 +7,8 @@ float[batch, 10] come out. Nodes and weights are named by their place in the net
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 from numpy.typing import NDArray
@@ -40,7 +42,7 @@ class _Writer:
         self.weights.append(numpy_helper.from_array(array, name))
         return name
 
-    def node(self, op: str, inputs: list[str], name: str, output: str = "", **attrs: object) -> str:
+    def node(self, op: str, inputs: list[str], name: str, output: str = "", **attrs: Any) -> str:
         output = output or f"{name}.out"
         self.nodes.append(helper.make_node(op, inputs, [output], name=name, **attrs))
         return output
@@ -64,8 +66,7 @@ class _Writer:
         if isinstance(layer, Relu):
             return self.node("Relu", [x], f"{name}relu")
         if isinstance(layer, MaxPool):
-            window = {"kernel_shape": [2, 2], "strides": [2, 2]}
-            return self.node("MaxPool", [x], f"{name}pool", **window)
+            return self.node("MaxPool", [x], f"{name}pool", kernel_shape=[2, 2], strides=[2, 2])
         if isinstance(layer, Dense):
             pooled = self.node("GlobalAveragePool", [x], f"{name}mean")
             flat = self.node("Flatten", [pooled], f"{name}flatten")

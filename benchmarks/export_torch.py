@@ -43,6 +43,20 @@ def _dynamic_shapes(network: Any) -> Any:
     return (shapes,) if isinstance(network.module, Call) else shapes
 
 
+def without_paths(path: Path) -> bytes:
+    """The model less the stack traces that torch notes on nodes: they name local files."""
+    import onnx
+
+    model = onnx.load(path)
+    bodies = [model.graph.node, *(function.node for function in model.functions)]
+    for node in (node for body in bodies for node in body):
+        kept = [entry for entry in node.metadata_props if not entry.key.endswith("stack_trace")]
+        del node.metadata_props[:]
+        node.metadata_props.extend(kept)
+    data: bytes = model.SerializeToString(deterministic=True)
+    return data
+
+
 def _matches_torch(path: Path, network: Any) -> float:
     """The largest difference between ONNX Runtime and torch, relative to each output's size."""
     import onnxruntime
@@ -88,7 +102,7 @@ def export(name: str, folder: Path) -> Path:
         error = _matches_torch(path, network)
         if not error < 1e-3:
             raise ZooError(f"The export of '{name}' differs from torch by {error:.1e}.")
-        write_whole(path.read_bytes(), folder / path.name)
+        write_whole(without_paths(path), folder / path.name)
     return folder / f"{name}.onnx"
 
 

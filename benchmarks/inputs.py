@@ -113,7 +113,8 @@ def audio(shape: tuple[int, ...], options: Options, rng: np.random.Generator) ->
         decay = np.where(since >= 0.0, np.exp(-4.0 * np.maximum(since, 0.0)), 0.0)
         for harmonic in range(1, 5):
             wave[row] += 0.1 / harmonic * decay * np.sin(2 * np.pi * pitch * harmonic * since)
-    return (wave * options.get("scale", 1.0)).astype(np.float32).reshape(shape)
+    scaled: Array = wave * float(options.get("scale", 1.0))
+    return scaled.astype(np.float32).reshape(shape)
 
 
 def _file_contents(rng: np.random.Generator) -> Iterator[bytes]:

@@ -45,6 +45,7 @@ class _Module(types.ModuleType):
         super().__init__(name)
         self.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
         self.__path__: list[str] = []
+        self.__version__ = VERSION
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -61,14 +62,13 @@ def install() -> None:
         parent, _, child = name.rpartition(".")
         if parent:
             setattr(modules[parent], child, module)
-    modules["torchvision"].__version__ = VERSION
     for name, classes in CLASSES.items():
         for each in classes.split():
             setattr(modules[name], each, type(each, (), {}))
     modes = {word.upper().replace("-", "_"): word for word in INTERPOLATIONS.split()}
-    interpolation = enum.Enum("InterpolationMode", modes)  # type: ignore[misc]
-    modules["torchvision.transforms"].InterpolationMode = interpolation
-    modules["torchvision.transforms.functional"].InterpolationMode = interpolation
+    modes_class = enum.Enum("InterpolationMode", modes)  # type: ignore[misc]
+    for name in ("torchvision.transforms", "torchvision.transforms.functional"):
+        modules[name].__dict__["InterpolationMode"] = modes_class
     frozen = type("FrozenBatchNorm2d", (torch.nn.Module,), {})
-    modules["torchvision.ops.misc"].FrozenBatchNorm2d = frozen
+    modules["torchvision.ops.misc"].__dict__["FrozenBatchNorm2d"] = frozen
     sys.modules.update(modules)
