@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Give a kernel symbols of its own in place of the model's dims.
+
+Every dim that is not affine with constant divisors (``batch*seq``, ``a // b``, broadcasts) becomes one fresh symbol, with
+the bounds, divisibility and hint that are known of it; the rest keep their structure over renamed symbols, so that
+``2*h + 1`` and ``h`` stay related. The host program evaluates the replaced expressions at each run. The names ``n0``,
+``n1``, ... follow the order of first use: kernels of equal form become equal, and everything in them is affine.
+"""
+
+from tilewright.ir.buffer import Buffer
+from tilewright.ir.expr import UNBOUNDED, Const, Expr, IndexOp, Poly, Read, Symbol, Var, index, mul, walk
+from tilewright.ir.simplify import INDEX_OPS, bounds, hinted, multiple_of, rewrite
+from tilewright.ir.stage import Stage
+from tilewright.passes.lower.collect import Computation
+
+
+class _Abstraction:
+    def __init__(self) -> None:
+        self.symbols: dict[Expr, Symbol] = {}
+        self._variables: dict[Var, Var] = {}
+        self._buffers: dict[Buffer, Buffer] = {}
+
+    def dim(self, e: Expr) -> Expr:
+        """An index expression over the kernel's symbols."""
+        match e:
+            case Const():
+                return e
+            case Var():
+                return self.variable(e)
+            case Poly(terms):
+                total: Expr = index(0)
+                for monomial, coefficient in terms:
+                    symbolic = [a for a in monomial if not isinstance(a, Var)]
+                    variables = [self.variable(a) for a in monomial if isinstance(a, Var)]
+                    product: Expr = index(coefficient)
+                    for v in variables:
+                        product = mul(product, v)
+                    for a in [self.dim(symbolic[0])] if len(symbolic) == 1 else [self._product(symbolic)]:
+                        product = mul(product, a)
+                    total = total + product
+                return total
+            case IndexOp("floordiv" | "mod" as op, a, Const() as b):
+                return INDEX_OPS[op](self.dim(a), b)
+            case IndexOp("min" | "max" as op, a, b):
+                return INDEX_OPS[op](self.dim(a), self.dim(b))
+        return self._symbol(e)
+
+    def _product(self, atoms: list[Expr]) -> Expr:
+        product: Expr = index(1)
+        for a in atoms:
+            product = mul(product, a)
+        return product if isinstance(product, Const) else self._symbol(product)
+
+    def _symbol(self, e: Expr) -> Expr:
+        if any(isinstance(x, Var) for x in _atoms(e)):
+            raise ValueError(f"The index '{e}' multiplies or divides a loop variable by a symbolic dim.")
+        if e not in self.symbols:
+            lo, hi = bounds(e)
+            hint = hinted(e)
+            low = int(max(lo, 0)) if lo != float("-inf") else 0
+            high = min(int(hi), UNBOUNDED) if hi != float("inf") else UNBOUNDED
+            name = f"n{len(self.symbols)}"
+            self.symbols[e] = Symbol(name, low, high, max(1, multiple_of(e)), hint)
+        return self.symbols[e]
+
+    def variable(self, v: Var) -> Var:
+        if v not in self._variables:
+            self._variables[v] = Var(v.name, self.dim(v.extent))
+        return self._variables[v]
+
+    def buffer(self, b: Buffer) -> Buffer:
+        if b not in self._buffers:
+            self._buffers[b] = Buffer(b.name, b.dtype, tuple(map(self.dim, b.shape)), b.layout, b.scope)
+        return self._buffers[b]
+
+    def value(self, e: Expr) -> Expr:
+        def leaf(node: Expr) -> Expr | None:
+            if isinstance(node, Read):
+                return Read(self.buffer(node.buffer), tuple(rewrite(i, leaf) for i in node.indices))
+            if isinstance(node, Var):
+                return self.variable(node)
+            if isinstance(node, Symbol | IndexOp | Poly) and not any(isinstance(x, Read) for x in _atoms(node)):
+                return self.dim(node)
+            return None
+
+        return rewrite(e, leaf)
+
+    def stage(self, s: Stage) -> Stage:
+        return Stage(
+            s.kind, s.name, tuple(map(self.variable, s.axes)), tuple(map(self.variable, s.reduce_axes)),
+            tuple(map(self.buffer, s.outputs)), tuple(map(self.value, s.targets)), s.accumulators,
+            tuple(map(self.value, s.init)), tuple(map(self.value, s.values)), s.exclusive, s.body,
+        )  # fmt: skip
+
+
+def _atoms(e: Expr) -> set[Expr]:
+    return set(walk(e))
+
+
+def abstract_dims(c: Computation) -> tuple[Computation, dict[Symbol, Expr]]:
+    """The computation over its own symbols, and the expression over the model's dims that each stands for."""
+    a = _Abstraction()
+    inputs = tuple(map(a.buffer, c.inputs))
+    outputs = tuple(map(a.buffer, c.outputs))
+    stages = tuple(map(a.stage, c.stages))
+    return Computation(stages, inputs, outputs, c.arguments), {s: e for e, s in a.symbols.items()}

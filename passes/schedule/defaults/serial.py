@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schedule that fits every kernel: no steps at all, or just a parallel outermost loop."""
+
+from collections.abc import Iterator
+
+from tilewright.ir.loop import For, Kernel
+from tilewright.ir.target import Target
+from tilewright.passes.schedule.defaults.template import Template
+from tilewright.passes.schedule.schedule import Schedule
+from tilewright.passes.schedule.steps import Parallel
+
+
+class Serial(Template):
+    """The plain nests, in order."""
+
+    priority = 1000
+
+    def schedules(self, kernel: Kernel, target: Target) -> Iterator[Schedule]:
+        if isinstance(kernel.body, For):
+            yield (Parallel(kernel.body.var.name),)
+        yield ()

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding and replacing loops by name: what all schedule steps share."""
+
+from collections.abc import Callable
+
+from tilewright.ir.errors import ScheduleError
+from tilewright.ir.expr import Var
+from tilewright.ir.loop import Alloc, For, Kernel, Stmt, map_stmt, substitute_stmt, walk
+
+
+def loop_names(s: Stmt) -> list[str]:
+    """The names of all loops in program order."""
+    return [n.var.name for n in walk(s) if isinstance(n, For)]
+
+
+def find_loop(s: Stmt, name: str) -> For:
+    """The loop of that name; ScheduleError lists the names there are."""
+    for node in walk(s):
+        if isinstance(node, For) and node.var.name == name:
+            return node
+    known = ", ".join(loop_names(s))
+    raise ScheduleError(f"There is no loop '{name}'; the loops are {known}.")
+
+
+def replace_loop(kernel: Kernel, name: str, change: Callable[[For], Stmt]) -> Kernel:
+    """The kernel with one loop replaced by what ``change`` makes of it."""
+    target = find_loop(kernel.body, name)
+
+    def on_stmt(node: Stmt) -> Stmt | None:
+        return change(target) if node is target else None
+
+    return kernel.with_body(map_stmt(kernel.body, on_stmt))
+
+
+def fresh(kernel: Kernel, *names: str) -> None:
+    """Refuse loop names that are taken."""
+    taken = set(loop_names(kernel.body)) & set(names)
+    if taken:
+        raise ScheduleError(f"A loop called '{min(taken)}' exists already.")
+
+
+def rename_inner(s: Stmt, suffix: str) -> Stmt:
+    """Give every loop and every local buffer inside ``s`` a name with ``suffix``: for a second copy of a nest."""
+
+    def on_stmt(node: Stmt) -> Stmt | None:
+        if isinstance(node, For):
+            renamed = Var(node.var.name + suffix, node.var.extent)
+            return For(renamed, node.kind, rename_inner(substitute_stmt(node.body, {node.var: renamed}), suffix))
+        if isinstance(node, Alloc):
+            raise ScheduleError(f"Partition before placing stages: buffer '{node.buffer.name}' would be copied.")
+        return None
+
+    return map_stmt(s, on_stmt)
+

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Index expressions and conditions as isl objects.
+
+A :class:`Frame` fixes the parameters of one question: symbols, and loops that stay at one iteration while it is asked. A
+:class:`Domain` is a tuple of dims inside a frame, usually the loop variables of a statement. Sums, products with
+constants, ``floordiv`` and ``mod`` by constants become affine expressions; ``min`` and ``max`` piecewise ones. Anything else
+(a product of variables, a value read from memory) is *opaque*: a dim or parameter of its own, of which only the
+interval is known. Opaque dims make a set of readers larger than it is, which is sound; writers must not have any.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import islpy as isl
+
+from tilewright.ir.dtypes import BOOL, INDEX
+from tilewright.ir.expr import (
+    FALSE,
+    TRUE,
+    UNBOUNDED,
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    IndexOp,
+    Poly,
+    Symbol,
+    Unary,
+    Var,
+    free_variables,
+    polynomial,
+)
+from tilewright.ir.interning import memoised
+from tilewright.ir.simplify import INFINITY, bounds, sub
+
+_DIM = isl.dim_type.set
+_PARAM = isl.dim_type.param
+
+
+class _Piecewise(Exception):
+    """The expression is not one affine expression."""
+
+
+@memoised
+def opaque_atoms(e: Expr) -> tuple[Expr, ...]:
+    """The largest parts of an index expression that isl cannot express."""
+    match e:
+        case Const() | Symbol() | Var():
+            return ()
+        case Poly(terms):
+            found: dict[Expr, None] = {}
+            for monomial, _ in terms:
+                if len(monomial) > 1:
+                    found[polynomial({monomial: 1})] = None
+                else:
+                    found.update(dict.fromkeys(o for a in monomial for o in opaque_atoms(a)))
+            return tuple(found)
+        case IndexOp("floordiv" | "mod", a, Const()):
+            return opaque_atoms(a)
+        case IndexOp("min" | "max", a, b):
+            return tuple(dict.fromkeys((*opaque_atoms(a), *opaque_atoms(b))))
+    return (e,)
+
+
+def is_condition(e: Expr) -> bool:
+    """True for a comparison of index expressions, or a combination of such, that isl can express."""
+    match e:
+        case Compare(_, x, _):
+            return x.dtype is INDEX
+        case Binary("and" | "or", x, y, dtype) if dtype is BOOL:
+            return is_condition(x) and is_condition(y)
+        case Unary("not", x, _):
+            return is_condition(x)
+    return e is TRUE or e is FALSE
+
+
+def index_parts(e: Expr) -> Iterable[Expr]:
+    """The index expressions that a condition compares."""
+    match e:
+        case Compare(_, x, y) if x.dtype is INDEX:
+            return (x, y)
+        case Binary("and" | "or", x, y, dtype) if dtype is BOOL:
+            return (*index_parts(x), *index_parts(y))
+        case Unary("not", x, _):
+            return index_parts(x)
+    return ()
+
+
+def closure(items: Iterable[Expr]) -> dict[Expr, None]:
+    """All variables and symbols in ``items`` and in the extents of those variables, in a fixed order."""
+    found: dict[Expr, None] = {}
+    waiting = list(items)
+    while waiting:
+        e = waiting.pop()
+        for v in sorted(free_variables(e), key=str):
+            if v not in found and isinstance(v, Var | Symbol):
+                found[v] = None
+                if isinstance(v, Var):
+                    waiting.append(v.extent)
+    return found
+
+
+class Frame:
+    """Parameters of a question, with all that is known of them in ``known``."""
+
+    def __init__(self, context: isl.Context, parameters: Sequence[Expr]) -> None:
+        self.context = context
+        self.parameters = tuple(parameters)
+        space = isl.Space.set_alloc(context, len(self.parameters), 0)
+        for number in range(len(self.parameters)):
+            space = space.set_dim_name(_PARAM, number, f"p{number}")
+        self.space = space
+        self._known: Any = None
+
+    @property
+    def known(self) -> Any:
+        """The parameter set of all values that the parameters may take."""
+        if self._known is None:
+            self._known = Domain(self, "", (), self.parameters).set.params()
+        return self._known
+
+    def names(self) -> dict[str, Expr]:
+        return {f"p{number}": e for number, e in enumerate(self.parameters)}
+
+
+class Domain:
+    """A named tuple of ``dims`` in a frame. ``ranged`` are the dims and parameters whose ranges the set should state."""
+
+    def __init__(self, frame: Frame, name: str, dims: Sequence[Expr], ranged: Sequence[Expr]) -> None:
+        self.frame = frame
+        self.name = name
+        self.dims = tuple(dims)
+        space = frame.space.add_dims(_DIM, len(self.dims))
+        self.space = space.set_tuple_name(_DIM, name) if name else space
+        self._zero = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(self.space))
+        self._at: dict[Expr, tuple[Any, int]] = {}
+        for number, e in enumerate(frame.parameters):
+            self._at[e] = (_PARAM, number)
+        for number, e in enumerate(self.dims):
+            self._at[e] = (isl.dim_type.in_, number)
+        self._memo: dict[Expr, Any] = {}
+        self.exact = True
+        self.set = self._ranges(ranged)
+
+    # --- expressions ---
+
+    def aff(self, e: Expr) -> Any:
+        """One affine expression; raises _Piecewise where there is none."""
+        known = self._memo.get(e)
+        if known is None:
+            known = self._memo[e] = self._aff(e)
+        return known
+
+    def _aff(self, e: Expr) -> Any:
+        if e in self._at:
+            return self._zero.set_coefficient_val(*self._at[e], 1)
+        match e:
+            case Const(literal):
+                return self._zero.set_constant_val(int(literal))
+            case Poly(terms):
+                total = self._zero
+                rest = []
+                for monomial, coefficient in terms:
+                    atom = monomial[0] if len(monomial) == 1 else polynomial({monomial: 1})
+                    if not monomial:
+                        total = total.set_constant_val(coefficient)
+                    elif atom in self._at:
+                        total = total.set_coefficient_val(*self._at[atom], coefficient)
+                    else:
+                        rest.append((self.aff(atom), coefficient))
+                for aff, coefficient in rest:
+                    total = total.add(aff.scale_val(coefficient))
+                return total
+            case IndexOp("floordiv", a, Const(literal)):
+                return self.aff(a).scale_down_val(int(literal)).floor()
+            case IndexOp("mod", a, Const(literal)):
+                return self.aff(a).mod_val(int(literal))
+            case IndexOp("min" | "max", _, _):
+                raise _Piecewise
+        raise KeyError(f"'{e}' is neither a dim nor a parameter of '{self.name}'.")
+
+    def piecewise(self, e: Expr) -> Any:
+        """The expression as a piecewise affine one."""
+        try:
+            return isl.PwAff.from_aff(self.aff(e))
+        except _Piecewise:
+            pass
+        match e:
+            case Poly(terms):
+                total = isl.PwAff.from_aff(self._zero)
+                for monomial, coefficient in terms:
+                    atom = polynomial({monomial: 1})
+                    value = self.piecewise(atom)
+                    total = total.add(value if coefficient == 1 or not monomial else value.scale_val(coefficient))
+                    if not monomial and coefficient != 1:
+                        total = total.add(isl.PwAff.from_aff(self._zero.set_constant_val(coefficient - 1)))
+                return total
+            case IndexOp("min", a, b):
+                return self.piecewise(a).min(self.piecewise(b))
+            case IndexOp("max", a, b):
+                return self.piecewise(a).max(self.piecewise(b))
+            case IndexOp("floordiv", a, Const(literal)):
+                return self.piecewise(a).scale_down_val(int(literal)).floor()
+            case IndexOp("mod", a, Const(literal)):
+                return self.piecewise(a).mod_val(int(literal))
+        raise KeyError(f"'{e}' is neither a dim nor a parameter of '{self.name}'.")
+
+    def map(self, items: Sequence[Expr], name: str) -> Any:
+        """The map from these dims to the tuple ``name`` of the values of ``items``, on the whole space."""
+        target = self.frame.space.add_dims(_DIM, len(items))
+        target = target.set_tuple_name(_DIM, name) if name else target
+        space = self.space.map_from_domain_and_range(target)
+        try:
+            affs = isl.AffList.alloc(self.frame.context, len(items))
+            for e in items:
+                affs = affs.add(self.aff(e))
+            return isl.Map.from_multi_aff(isl.MultiAff.from_aff_list(space, affs))
+        except _Piecewise:
+            pieces = isl.PwAffList.alloc(self.frame.context, len(items))
+            for e in items:
+                pieces = pieces.add(self.piecewise(e))
+            return isl.Map.from_multi_pw_aff(isl.MultiPwAff.from_pw_aff_list(space, pieces))
+
+    # --- sets ---
+
+    def nonnegative(self, subject: Any, e: Expr) -> Any:
+        """The part of a set where ``e >= 0``."""
+        try:
+            return subject.add_constraint(isl.Constraint.inequality_from_aff(self.aff(e)))
+        except _Piecewise:
+            pass
+        match e:
+            case IndexOp("min", a, b):
+                return self.nonnegative(self.nonnegative(subject, a), b)
+        return subject.intersect(self.piecewise(e).nonneg_set())
+
+    def _ranges(self, ranged: Sequence[Expr]) -> Any:
+        subject = isl.Set.universe(self.space)
+        for e in ranged:
+            if isinstance(e, Var):
+                subject = self.within(subject, e, e.extent)
+                continue
+            least, greatest = bounds(e)
+            if least != -INFINITY:
+                subject = self.nonnegative(subject, sub(e, int(least)))
+            if greatest != INFINITY and greatest < UNBOUNDED:
+                subject = self.nonnegative(subject, sub(int(greatest), e))
+            if isinstance(e, Symbol) and e.multiple > 1:
+                remainder = self.aff(e).mod_val(e.multiple)
+                subject = subject.add_constraint(isl.Constraint.equality_from_aff(remainder))
+        return subject
+
+    def within(self, subject: Any, e: Expr, extent: Expr) -> Any:
+        """The part of a set where ``0 <= e < extent``."""
+        subject = self.nonnegative(subject, e)
+        if isinstance(extent, IndexOp) and extent.op == "min":
+            subject = self.nonnegative(subject, sub(sub(extent.a, 1), e))
+            return self.nonnegative(subject, sub(sub(extent.b, 1), e))
+        return self.nonnegative(subject, sub(sub(extent, 1), e))
+
+    def where(self, subject: Any, condition: Expr, holds: bool = True) -> Any:
+        """The part of a set where a condition holds (or does not). An inexpressible part of it is dropped, so that
+        the result is too large, and ``exact`` becomes False."""
+        match condition:
+            case Compare(op, x, y) if x.dtype is INDEX:
+                return self._compared(subject, op, sub(x, y), holds)
+            case Binary("and" | "or" as op, x, y, dtype) if dtype is BOOL:
+                if (op == "and") == holds:
+                    return self.where(self.where(subject, x, holds), y, holds)
+                return self.where(subject, x, holds).union(self.where(subject, y, holds))
+            case Unary("not", x, _):
+                return self.where(subject, x, not holds)
+        if condition in (TRUE, FALSE):
+            return subject if (condition is TRUE) == holds else isl.Set.empty(self.space)
+        self.exact = False
+        return subject
+
+    def _compared(self, subject: Any, op: str, difference: Expr, holds: bool) -> Any:
+        if not holds:
+            op = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}[op]
+        match op:
+            case "ge":
+                return self.nonnegative(subject, difference)
+            case "gt":
+                return self.nonnegative(subject, sub(difference, 1))
+            case "le":
+                return self.nonnegative(subject, sub(0, difference))
+            case "lt":
+                return self.nonnegative(subject, sub(-1, difference))
+            case "eq":
+                below = self.nonnegative(subject, difference)
+                return self.nonnegative(below, sub(0, difference))
+        above = self.nonnegative(subject, sub(difference, 1))
+        return above.union(self.nonnegative(subject, sub(-1, difference)))

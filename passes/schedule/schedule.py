@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A schedule is data: a list of named steps on named loops, with a text form that parses back.
+
+Each step is a frozen dataclass whose fields are its arguments and whose ``apply`` maps a kernel to a kernel; subclassing
+:class:`Step` registers it. Steps refuse what they cannot do with a ScheduleError that names the loop, but they do not prove
+that the result computes the same: that is the work of :mod:`tilewright.passes.schedule.legality`, which reads the result.
+
+Text: steps separated by ``;`` or newlines: ``split(e_m, 6); vectorize(e_n); compute_at(mm, e_m_o, register)``.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from tilewright.ir.errors import ScheduleError
+from tilewright.ir.loop import Kernel
+
+Schedule = tuple["Step", ...]
+
+_CALL = re.compile(r"\s*([a-z_]+)\s*\(([^()]*)\)\s*")
+
+
+@dataclass(frozen=True)
+class Step:
+    """Base of schedule steps. Fields are loop and stage names (str), factors (int) or tuples of names (last field)."""
+
+    name: ClassVar[str] = ""
+    registry: ClassVar[dict[str, type["Step"]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" in cls.__dict__:
+            Step.registry[cls.name] = cls
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """The kernel with this step done; ScheduleError if it does not apply."""
+        raise NotImplementedError(self.name)
+
+    def arguments(self) -> list[str]:
+        """The arguments as text; trailing defaults are left out."""
+        values = [(getattr(self, f.name), f.default) for f in fields(self)]
+        while values and values[-1][0] == values[-1][1]:
+            values.pop()
+        flat: list[str] = []
+        for value, _ in values:
+            flat.extend(value if isinstance(value, tuple) else [str(value)])
+        return flat
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(self.arguments())})"
+
+
+def apply(kernel: Kernel, schedule: Iterable[Step]) -> Kernel:
+    """Apply the steps in order; a ScheduleError says which step failed and why."""
+    for step in schedule:
+        try:
+            kernel = step.apply(kernel)
+        except ScheduleError as error:
+            raise ScheduleError(f"Step '{step}' does not apply to kernel '{kernel.name}': {error}") from error
+    return kernel
+
+
+def schedule_text(schedule: Iterable[Step], separator: str = "; ") -> str:
+    """The text form of a schedule."""
+    return separator.join(map(str, schedule))
+
+
+def parse_schedule(text: str) -> Schedule:
+    """Read a schedule back; ScheduleError names the step that does not parse."""
+    steps: list[Step] = []
+    for part in re.split(r"[;\n]", text):
+        if not part.strip():
+            continue
+        match = _CALL.fullmatch(part)
+        if match is None or match[1] not in Step.registry:
+            known = ", ".join(sorted(Step.registry))
+            raise ScheduleError(f"'{part.strip()}' is not a schedule step; the steps are {known}.")
+        steps.append(_build(Step.registry[match[1]], [a.strip() for a in match[2].split(",") if a.strip()], part))
+    return tuple(steps)
+
+
+def _build(step: type[Step], words: list[str], text: str) -> Step:
+    arguments: list[Any] = []
+    for f in fields(step):
+        if f.type in ("tuple[str, ...]", tuple[str, ...]):
+            arguments.append(tuple(words))
+            words = []
+        elif words:
+            word = words.pop(0)
+            is_number = f.type in ("int", int)
+            if is_number and not re.fullmatch(r"-?\d+", word):
+                raise ScheduleError(f"Argument '{f.name}' of '{text.strip()}' must be a number, not '{word}'.")
+            arguments.append(int(word) if is_number else word)
+    try:
+        if words:
+            raise TypeError
+        return step(*arguments)
+    except TypeError:
+        wanted = ", ".join(f.name for f in fields(step))
+        raise ScheduleError(f"'{text.strip()}' has the wrong arguments; the form is {step.name}({wanted}).") from None

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compute a stage inside a loop of its reader, just what one iteration needs.
+
+``compute_at(p, register, i)``, before and after: the buffer shrinks to the box that the loop's body reads (halo included)::
+
+    alloc t: f32[n] @workspace {
+      for p_i in n serial { block p.map(p_i) { t[p_i] = f(p_i) } }
+      for i in n serial { for j in 4 serial { S(t[4*i + j]) } }
+    }
+
+    for i in n serial {
+      alloc t_1: f32[4] @register {
+        for p_i in 4 serial { block p.map(4*i + p_i) { t_1[p_i] = f(4*i + p_i) } }
+        for j in 4 serial { S(t_1[j]) }
+      }
+    }
+
+All readers must be inside the named loops; at the second and third (the copies of a tail, say) the new loops' names end in
+``_1``, ``_2``.
+"""
+
+from dataclasses import dataclass
+
+from tilewright.ir.buffer import Buffer
+from tilewright.ir.errors import ScheduleError
+from tilewright.ir.expr import ONE, TRUE, Expr, Read, Var, reads
+from tilewright.ir.layout import Layout
+from tilewright.ir.loop import Alloc, Block, For, If, Kernel, Seq, Stmt, Store, expressions, map_stmt, nest, seq, walk
+from tilewright.ir.simplify import compare, logical_and, rewrite
+from tilewright.ir.stage import Stage
+from tilewright.passes.lower.nests import init_block, map_block, update_block
+from tilewright.passes.schedule.loops import fresh, loop_names, replace_loop
+from tilewright.passes.schedule.region import Region, constant_bound, region_read
+from tilewright.passes.schedule.schedule import Step
+
+
+@dataclass(frozen=True)
+class ComputeAt(Step):
+    """Compute ``stage`` inside each of ``loops``, its buffer in ``scope`` (``register`` or ``workspace``)."""
+
+    name = "compute_at"
+    stage: str
+    scope: str
+    loops: tuple[str, ...]
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        if self.scope not in ("register", "workspace") or not self.loops:
+            raise ScheduleError("The form is compute_at(STAGE, register or workspace, LOOP...).")
+        stage = _placeable(kernel, self.stage)
+        bare = kernel.with_body(_without(kernel.body, stage))
+        placed = bare
+        for number, loop in enumerate(self.loops):
+            placed = self._place(placed, stage, loop, f"_{number}" if number else "")
+        inside = {b for b in stage.outputs}
+        for node in walk(placed.body):
+            if any(r.buffer in inside for e in expressions(node) for r in reads(e)):
+                raise ScheduleError(f"Stage '{self.stage}' is also read outside of {', '.join(self.loops)}.")
+        return placed
+
+    def _place(self, kernel: Kernel, stage: Stage, loop: str, mark: str) -> Kernel:
+        taken = _buffer_names(kernel)
+
+        def change(target: For) -> Stmt:
+            region = region_read(target.body, stage.outputs)
+            if region is None:
+                raise ScheduleError(f"The body of '{loop}' does not read stage '{self.stage}'.")
+            local = {b: _shrunk(b, region, self.scope, taken) for b in stage.outputs}
+            producer = _nest_over(stage, region, local, mark)
+            fresh(kernel, *loop_names(producer))
+            body: Stmt = seq([producer, _redirect(target.body, local, region)])
+            for b in local.values():
+                body = Alloc(b, body)
+            return For(target.var, target.kind, body)
+
+        return replace_loop(kernel, loop, change)
+
+
+def _placeable(kernel: Kernel, name: str) -> Stage:
+    try:
+        stage = kernel.stage(name)
+    except KeyError:
+        known = ", ".join(s.name for s in kernel.stages)
+        raise ScheduleError(f"There is no stage '{name}'; the stages are {known}.") from None
+    if stage.kind not in ("map", "reduce"):
+        raise ScheduleError(f"Stage '{name}' of kind '{stage.kind}' cannot be placed in a loop.")
+    if any(t is not a for t, a in zip(stage.targets, stage.axes, strict=True)):
+        raise ScheduleError(f"Stage '{name}' does not write its buffer at its own axes.")
+    if any(b in kernel.outputs for b in stage.outputs):
+        raise ScheduleError(f"Stage '{name}' writes an output of the kernel.")
+    return stage
+
+
+def _buffer_names(kernel: Kernel) -> set[str]:
+    names = {b.name for b in (*kernel.inputs, *kernel.outputs)}
+    return names | {n.buffer.name for n in walk(kernel.body) if isinstance(n, Alloc)}
+
+
+def _shrunk(b: Buffer, region: Region, scope: str, taken: set[str]) -> Buffer:
+    number = next(i for i in range(1, len(taken) + 2) if f"{b.name}_{i}" not in taken)
+    taken.add(f"{b.name}_{number}")
+    shape = tuple(constant_bound(e) for e in region.extent)
+    return Buffer(f"{b.name}_{number}", b.dtype, shape, Layout(b.layout.order), scope)
+
+
+def _nest_over(stage: Stage, region: Region, local: dict[Buffer, Buffer], mark: str) -> Stmt:
+    """The loops of ``stage`` over ``region``, writing the shrunk buffers."""
+    cell = tuple(a - s for a, s in zip(stage.axes, region.start, strict=True))
+    moved = Stage(
+        stage.kind, stage.name, stage.axes, stage.reduce_axes, tuple(local[b] for b in stage.outputs), cell,
+        stage.accumulators, stage.init, stage.values,
+    )  # fmt: skip
+
+    def over(suffix: str) -> tuple[list[Var], dict[Expr, Expr], Expr]:
+        loops: list[Var] = []
+        point: dict[Expr, Expr] = {}
+        inside: Expr = TRUE
+        for axis, start, extent in zip(stage.axes, region.start, region.extent, strict=True):
+            at = start
+            if extent is not ONE:
+                loops.append(Var(f"{axis.name}{suffix}{mark}", extent))
+                at = start + loops[-1]
+            point[axis] = at
+            bounds = (compare("ge", at, 0), compare("lt", at, axis.extent))
+            inside = logical_and(inside, *bounds)
+        return loops, point, inside
+
+    def guarded(condition: Expr, s: Stmt) -> Stmt:
+        return s if condition is TRUE else If(condition, s)
+
+    loops, point, inside = over("")
+    if stage.kind == "map":
+        return nest([(v, "serial") for v in loops], guarded(inside, map_block(moved, point)))
+    first_loops, first_point, first_inside = over("_init")
+    first = nest([(v, "serial") for v in first_loops], guarded(first_inside, init_block(moved, first_point)))
+    reduce_loops = {v: Var(f"{v.name}{mark}", v.extent) for v in stage.reduce_axes}
+    update = guarded(inside, update_block(moved, {**point, **reduce_loops}))
+    return seq([first, nest([(v, "serial") for v in (*loops, *reduce_loops.values())], update)])
+
+
+def _redirect(s: Stmt, local: dict[Buffer, Buffer], region: Region) -> Stmt:
+    memo: dict[Expr, Expr] = {}
+
+    def leaf(e: Expr) -> Expr | None:
+        if not (isinstance(e, Read) and e.buffer in local):
+            return None
+        return Read(local[e.buffer], tuple(i - start for i, start in zip(e.indices, region.start, strict=True)))
+
+    return map_stmt(s, on_expr=lambda e: rewrite(e, leaf, memo))
+
+
+def _without(s: Stmt, stage: Stage) -> Stmt:
+    """``s`` without the plain nest of ``stage`` and the allocation of its buffers."""
+
+    def only_this_stage(node: Stmt) -> bool:
+        blocks = [n for n in walk(node) if isinstance(n, Block)]
+        return bool(blocks) and all(b.stage == stage.name and _writes(b, stage) for b in blocks)
+
+    def on_stmt(node: Stmt) -> Stmt | None:
+        if isinstance(node, Alloc) and node.buffer in stage.outputs:
+            return _without(node.body, stage)
+        if isinstance(node, Seq):
+            kept = [_without(c, stage) for c in node.stmts if not only_this_stage(c)]
+            return seq(kept)
+        return None
+
+    return map_stmt(s, on_stmt)
+
+
+def _writes(block: Block, stage: Stage) -> bool:
+    return all(n.buffer in stage.outputs for n in walk(block) if isinstance(n, Store))

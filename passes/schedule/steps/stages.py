@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps that rewrite the stages of a kernel, before any loop is touched: they change the specification itself.
+
+``split_reduction(s, k, 8)`` gives a reduction partial accumulators (see :mod:`tilewright.passes.lower.split_reduction`);
+``cache_write(mm)`` lets a stage that writes an output write a buffer of its own, copied by a new map ``mm_out``;
+``pad_axis(mm, n, 16)`` lets a stage run over a multiple of 16 points of an axis, where what it reads there is padding of a
+blocked layout.
+"""
+
+from dataclasses import dataclass
+
+from tilewright.ir.buffer import Buffer
+from tilewright.ir.errors import ScheduleError
+from tilewright.ir.expr import Expr, Read, Var, reads
+from tilewright.ir.layout import Layout
+from tilewright.ir.loop import Kernel
+from tilewright.ir.simplify import ceildiv, rewrite
+from tilewright.ir.stage import Stage, map_stage, rename_axes
+from tilewright.passes.lower.collect import map_stage_expressions
+from tilewright.passes.lower.kernel import plain_body
+from tilewright.passes.lower.split_reduction import is_splittable, split_reduction
+from tilewright.passes.schedule.schedule import Step
+
+
+def _with_stages(kernel: Kernel, stages: tuple[Stage, ...]) -> Kernel:
+    body = plain_body(stages, kernel.outputs)
+    return Kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.symbols, stages, body)
+
+
+def _plain_stage(kernel: Kernel, name: str) -> Stage:
+    if kernel.body is not plain_body(kernel.stages, kernel.outputs):
+        raise ScheduleError("Steps on stages come before steps on loops.")
+    for s in kernel.stages:
+        if s.name == name:
+            return s
+    raise ScheduleError(f"There is no stage '{name}'; the stages are {', '.join(s.name for s in kernel.stages)}.")
+
+
+def _axis(axes: tuple[Var, ...], stage: str, name: str) -> Var:
+    for v in axes:
+        if v.name == name:
+            return v
+    raise ScheduleError(f"Stage '{stage}' has no axis '{name}' there; it has {', '.join(v.name for v in axes)}.")
+
+
+@dataclass(frozen=True)
+class SplitReduction(Step):
+    """Reduce ``axis`` of ``stage`` over ``lanes`` partial accumulators first."""
+
+    name = "split_reduction"
+    stage: str
+    axis: str
+    lanes: int
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        stage = _plain_stage(kernel, self.stage)
+        if not is_splittable(stage):
+            raise ScheduleError(f"Stage '{self.stage}' is not a reduction that starts at the identity of its operation.")
+        pair = split_reduction(stage, _axis(stage.reduce_axes, self.stage, self.axis), self.lanes)
+        return _with_stages(kernel, tuple(p for s in kernel.stages for p in (pair if s is stage else (s,))))
+
+
+@dataclass(frozen=True)
+class CacheWrite(Step):
+    """Let ``stage`` write a buffer of its own, and a map ``stage_out`` copy that to the output."""
+
+    name = "cache_write"
+    stage: str
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        stage = _plain_stage(kernel, self.stage)
+        if any(t is not a for t, a in zip(stage.targets, stage.axes, strict=True)):
+            raise ScheduleError(f"Stage '{self.stage}' does not write its buffer at its own axes.")
+        local = {b: Buffer(f"{b.name}_w", b.dtype, b.shape, b.layout, "workspace") for b in stage.outputs}
+        inner = Stage(
+            stage.kind, stage.name, stage.axes, stage.reduce_axes, tuple(local.values()), stage.targets,
+            stage.accumulators, stage.init, stage.values, stage.exclusive, stage.body,
+        )  # fmt: skip
+        copies = []
+        for number, (b, own) in enumerate(local.items()):
+            name = f"{stage.name}_out{number or ''}"
+            renamed = {v: Var(v.name.replace(stage.name, name, 1), v.extent) for v in stage.axes}
+            copies.append(map_stage(name, tuple(renamed.values()), b, Read(own, tuple(renamed.values()))))
+        return _with_stages(kernel, tuple(p for s in kernel.stages for p in ((inner, *copies) if s is stage else (s,))))
+
+
+@dataclass(frozen=True)
+class PadAxis(Step):
+    """Let ``stage`` run over the next multiple of ``factor`` points of ``axis``."""
+
+    name = "pad_axis"
+    stage: str
+    axis: str
+    factor: int
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        stage = _plain_stage(kernel, self.stage)
+        axis = _axis(stage.axes, self.stage, self.axis)
+        if any(b in kernel.outputs for b in stage.outputs):
+            raise ScheduleError(f"Stage '{self.stage}' writes an output of the kernel.")
+        extent = ceildiv(axis.extent, self.factor) * self.factor
+        position = stage.axes.index(axis)
+        padded = rename_axes(stage, {axis: Var(axis.name, extent)})
+        grown: dict[Buffer, Buffer] = {}
+        for b in stage.outputs:
+            shape = tuple(extent if d == position else e for d, e in enumerate(b.shape))
+            grown[b] = Buffer(b.name, b.dtype, shape, Layout(b.layout.order), b.scope)
+        padded = Stage(
+            padded.kind, padded.name, padded.axes, padded.reduce_axes, tuple(grown.values()), padded.targets,
+            padded.accumulators, padded.init, padded.values,
+        )  # fmt: skip
+        _check_padding(padded, padded.axes[position], self.factor)
+
+        def leaf(e: Expr) -> Expr | None:
+            if isinstance(e, Read) and e.buffer in grown:
+                return Read(grown[e.buffer], tuple(rewrite(i, leaf) for i in e.indices))
+            return None
+
+        def redirected(s: Stage) -> Stage:
+            return map_stage_expressions(s, lambda e: rewrite(e, leaf))
+
+        return _with_stages(kernel, tuple(padded if s is stage else redirected(s) for s in kernel.stages))
+
+
+def _check_padding(stage: Stage, axis: Var, factor: int) -> None:
+    """Every read along the padded axis must fall into the padding of a layout blocked by that factor."""
+    for value in stage.values:
+        for read in reads(value):
+            for d, i in enumerate(read.indices):
+                if i is axis and (d, factor) not in read.buffer.layout.blocks:
+                    raise ScheduleError(f"'{read.buffer.name}' is not stored in blocks of {factor} along that axis.")
