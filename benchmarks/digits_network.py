@@ -149,7 +149,8 @@ class Dense:
     def forward(self, x: Array, training: bool) -> Array:
         self.shape = x.shape
         self.pooled: Array = x.mean(axis=(1, 2))
-        return self.pooled @ self.weight.value + self.bias.value
+        result: Array = self.pooled @ self.weight.value + self.bias.value
+        return result
 
     def backward(self, slope: Array) -> Array:
         self.weight.gradient = self.pooled.T @ slope
