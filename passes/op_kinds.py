@@ -53,9 +53,12 @@ CONTRACTIONS = frozenset(("conv", "conv_transpose", "einsum", "matmul"))
 
 # Scalar functions that cost many times an addition.
 EXPENSIVE = frozenset(
-    "acos acosh asin asinh atan atanh cos cosh div erf exp exp2 expm1 fmod log log1p log2 mod pow "
-    "rsqrt sigmoid sin sinh sqrt tan tanh".split()
-)
+    (
+        "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "div", "erf", "exp",
+        "exp2", "expm1", "fmod", "log", "log1p", "log2", "mod", "pow", "rsqrt", "sigmoid", "sin",
+        "sinh", "sqrt", "tan", "tanh",
+    )
+)  # fmt: skip
 
 
 def is_elementwise(node: Node) -> bool:
