@@ -94,7 +94,7 @@ static tw_status wrong_extent(const tw_port_row *row, int32_t axis, int64_t exte
     return tw_fail(TW_ERROR_INPUT,
                    "Dim %d of input %q is %d, but %q is %d elsewhere in the inputs.", (int64_t)axis,
                    name, extent, symbol->name, bound);
-  if (extent % symbol->multiple)
+  if (extent >= symbol->lo && extent <= symbol->hi)
     return tw_fail(TW_ERROR_INPUT, "Dim %d of input %q is %d, but %q must be a multiple of %d.",
                    (int64_t)axis, name, extent, symbol->name, symbol->multiple);
   if (symbol->hi == INT64_MAX)
