@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Concatenation along one axis."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.ir.buffer import Buffer
+from tilewright.ir.dtypes import F32, I64
+from tilewright.ir.expr import ZERO, Expr, Read, Symbol
+from tilewright.ir.op import Array, Op, Requirement, Sample
+from tilewright.ir.ops.domain import axes, clamped, zero
+from tilewright.ir.ops.shapes import equal_requirement
+from tilewright.ir.simplify import compare, guard, known_equal, logical_and
+from tilewright.ir.stage import Stage, map_stage
+from tilewright.ir.types import TensorType, tensor
+
+_N = Symbol("n", 0, 64, 1, 4)
+_M = Symbol("m", 0, 64, 1, 3)
+
+
+@dataclass(frozen=True)
+class Concat(Op):
+    """The operands one after another along ``axis``, which is not negative."""
+
+    name = "concat"
+    axis: int
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        self.require(len(operands) >= 1, "Expected at least one operand, got none.")
+        first = operands[0]
+        self.require(
+            0 <= self.axis < first.rank, f"Axis {self.axis} is out of range for rank {first.rank}."
+        )
+        total: Expr = ZERO
+        for t in operands:
+            self.require(
+                t.dtype is first.dtype and t.rank == first.rank,
+                f"{first} and {t} differ in type or rank; they cannot be joined.",
+            )
+            for a, (d, e) in enumerate(zip(first.shape, t.shape, strict=True)):
+                self.require(
+                    a == self.axis or known_equal(d, e) is not False,
+                    f"{first} and {t} differ in dim {a}; only axis {self.axis} may differ.",
+                )
+            total = total + t.shape[self.axis]
+        shape = [total if a == self.axis else self._joined(operands, a) for a in range(first.rank)]
+        return (tensor(first.dtype, shape),)
+
+    def _joined(self, operands: Sequence[TensorType], axis: int) -> Expr:
+        """A dim that all operands share: one that is a number, if there is one."""
+        dims = [t.shape[axis] for t in operands]
+        return min(dims, key=lambda d: not str(d).isdigit())
+
+    def requirements(self, operands: Sequence[TensorType]) -> tuple[Requirement, ...]:
+        found: dict[Requirement, None] = {}
+        for a in range(operands[0].rank):
+            joined = self._joined(operands, a)
+            for t in operands:
+                if a != self.axis:
+                    message = "Dims {0} and {1} of joined tensors are not equal."
+                    found.update(dict.fromkeys(equal_requirement(joined, t.shape[a], message)))
+        return tuple(found)
+
+    def reference(self, *operands: Array) -> tuple[Array, ...]:
+        return (np.concatenate(operands, axis=self.axis),)
+
+    def stages(self, operands: Sequence[Buffer], results: Sequence[Buffer]) -> tuple[Stage, ...]:
+        (result,) = results
+        point = axes("i", result.shape)
+        along = point[self.axis]
+        end, parts = ZERO, []
+        for x in operands:
+            start, end = end, end + x.shape[self.axis]
+            inside = logical_and(compare("ge", along, start), compare("lt", along, end))
+            source = tuple(
+                along - start if a == self.axis else clamped(v, x.shape[a])
+                for a, v in enumerate(point)
+            )
+            parts.append((inside, Read(x, source)))
+        value: Expr = zero(result.dtype)
+        for inside, part in reversed(parts):
+            value = guard(inside, part, value)
+        return (map_stage(self.name, point, result, value),)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        yield Sample(cls(0), (tensor(F32, (2, 3)), tensor(F32, (4, 3))))
+        yield Sample(cls(1), tuple(tensor(F32, (2, n, 2)) for n in (1, 0, 3)))
+        yield Sample(cls(0), (tensor(I64, (2,)),))
+        yield Sample(cls(1), (tensor(F32, (2, _N)), tensor(F32, (2, 5)), tensor(F32, (2, _M))))
+        yield Sample(cls(0), (tensor(F32, (1, _M)), tensor(F32, (_N, _M))))

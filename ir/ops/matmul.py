@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Matrix product with numpy's rules: batch dims before the last two broadcast.
+
+16-bit floats are accumulated in f32; integers wrap.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tilewright.ir.buffer import Buffer
+from tilewright.ir.dtypes import BF16, F16, F32, F64, I32, I64, U8
+from tilewright.ir.expr import Expr, Read, Symbol, Var, const
+from tilewright.ir.op import Array, Op, Requirement, Sample
+from tilewright.ir.ops.domain import (
+    NUMERIC,
+    accumulator_dtype,
+    axes,
+    broadcast_index,
+    reduce_into,
+)
+from tilewright.ir.ops.elementwise import widened
+from tilewright.ir.ops.shapes import (
+    broadcast_requirements,
+    broadcast_shapes,
+    equal_requirement,
+    expect_dtype,
+)
+from tilewright.ir.simplify import cast, known_equal
+from tilewright.ir.stage import Stage
+from tilewright.ir.types import TensorType, tensor
+
+_B = Symbol("b", 1, 64, 1, 2)
+_M = Symbol("m", 0, 64, 1, 5)
+_K = Symbol("k", 0, 64, 1, 3)
+
+
+class Matmul(Op):
+    """``a[..., m, k] @ b[..., k, n]``; both operands have rank 2 or more."""
+
+    name = "matmul"
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        self.expect_operands(operands, 2)
+        a, b = operands
+        expect_dtype(self, [a.dtype, b.dtype], NUMERIC)
+        self.require(
+            a.rank >= 2 and b.rank >= 2,
+            f"Operands of ranks {a.rank} and {b.rank} are given, both must be 2 or more; reshape vectors.",
+        )
+        self.require(
+            known_equal(a.shape[-1], b.shape[-2]) is not False,
+            f"{a} has {a.shape[-1]} columns, {b} has {b.shape[-2]} rows; they must be equal.",
+        )
+        batch = broadcast_shapes(self, (a.shape[:-2], b.shape[:-2]))
+        return (tensor(a.dtype, (*batch, a.shape[-2], b.shape[-1])),)
+
+    def requirements(self, operands: Sequence[TensorType]) -> tuple[Requirement, ...]:
+        a, b = operands
+        return (
+            *broadcast_requirements((a.shape[:-2], b.shape[:-2])),
+            *equal_requirement(a.shape[-1], b.shape[-2], "Inner dims {0} and {1} are not equal."),
+        )
+
+    def reference(self, *operands: Array) -> tuple[Array, ...]:
+        a, b = operands
+        with np.errstate(all="ignore"):
+            return (np.asarray(np.matmul(widened(a), widened(b))).astype(a.dtype),)
+
+    def stages(self, operands: Sequence[Buffer], results: Sequence[Buffer]) -> tuple[Stage, ...]:
+        (a, b), (result,) = operands, results
+        batch = axes("b", result.shape[:-2])
+        m, n = Var("m", result.shape[-2]), Var("n", result.shape[-1])
+        k = Var("k", a.shape[-1])
+        dtype = accumulator_dtype(result.dtype)
+
+        def read(x: Buffer, row: Expr, column: Expr) -> Expr:
+            lead = len(batch) - (x.rank - 2)
+            outer = tuple(
+                broadcast_index(d, batch[lead + i].extent, batch[lead + i])
+                for i, d in enumerate(x.shape[:-2])
+            )
+            return cast(Read(x, (*outer, row, column)), dtype)
+
+        # With unknown equality of the inner dims, reads of b stay below its own extent.
+        row = k if known_equal(k.extent, b.shape[-2]) else broadcast_index(b.shape[-2], k.extent, k)
+        term = read(a, m, k) * read(b, row, n)
+        return reduce_into(self.name, result, (*batch, m, n), (k,), const(0, dtype), term)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        for dtype in (F32, F64, F16, BF16, I32, I64, U8):
+            yield Sample(cls(), (tensor(dtype, (4, 6)), tensor(dtype, (6, 5))), "integers")
+        yield Sample(cls(), (tensor(F32, (2, 1, 4, 6)), tensor(F32, (3, 6, 5))))
+        yield Sample(cls(), (tensor(F32, (_B, _M, _K)), tensor(F32, (_K, 4))))
+        yield Sample(cls(), (tensor(F32, (_B, 2, _K)), tensor(F32, (_B, _K, _M))))
+        yield Sample(cls(), (tensor(F32, (3, 0)), tensor(F32, (0, 4))))
+        yield Sample(cls(), (tensor(F32, (1, 5)), tensor(F32, (5, 4))), "special")

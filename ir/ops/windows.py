@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sliding windows over spatial dims: what convolutions and pooling share.
+
+A window of ``kernel`` elements, ``dilations`` apart, moves in ``strides`` over a dim with ``pads`` on both sides. Padding
+is a stage of its own that fills a larger buffer, so that the loops over windows read without conditions; schedules
+decide where that buffer lives and how much of it exists at a time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.ir.buffer import Buffer
+from tilewright.ir.expr import ONE, ZERO, Expr, Read, index
+from tilewright.ir.op import Op
+from tilewright.ir.ops.domain import axes, scratch
+from tilewright.ir.simplify import (
+    ceildiv,
+    compare,
+    floordiv,
+    guard,
+    known_equal,
+    known_le,
+    logical_and,
+    maximum,
+    minimum,
+    upper,
+)
+from tilewright.ir.stage import Stage, map_stage
+
+# Attributes beyond this are refused: no model means them, and products of them must stay far from 2^63.
+LIMIT = 1 << 31
+
+
+@dataclass(frozen=True)
+class Window:
+    """The window along one spatial dim; ``begin`` and ``end`` are the pads, ``ceil`` lets the last one hang over."""
+
+    kernel: Expr
+    stride: int
+    dilation: int
+    begin: int
+    end: int
+    ceil: bool = False
+
+    @property
+    def reach(self) -> Expr:
+        """How many elements a window spans."""
+        return (self.kernel - 1) * self.dilation + 1
+
+    def count(self, extent: Expr) -> Expr:
+        """How many windows fit over a dim: the extent of the result."""
+        free = extent + (self.begin + self.end) - self.reach
+        if not self.ceil:
+            return maximum(ZERO, floordiv(free, self.stride) + 1)
+        # No window starts in the padding at the end.
+        fitting = minimum(ceildiv(free, self.stride) + 1, ceildiv(extent + self.begin, self.stride))
+        return maximum(ZERO, fitting)
+
+    def padded(self, extent: Expr) -> Expr:
+        """The extent of the padded dim, the overhang of a last window included."""
+        plain = extent + (self.begin + self.end)
+        if not self.ceil:
+            return plain
+        return maximum(plain, (self.count(extent) - 1) * self.stride + self.reach)
+
+    def needs_padding(self, extent: Expr) -> bool:
+        """True if windows may read outside the dim."""
+        return self.padded(extent) is not extent
+
+
+def check_windows(
+    op: Op,
+    rank: int,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+) -> None:
+    """Check the attributes of a sliding window over ``rank`` spatial dims: their lengths and their ranges."""
+    op.require(rank >= 1, "The operand needs a batch dim, a channel dim and at least one more.")
+    lengths = (("strides", strides, rank), ("pads", pads, 2 * rank), ("dilations", dilations, rank))
+    for name, given, wanted in lengths:
+        op.require(
+            len(given) == wanted, f"'{name}' has {len(given)} values, {rank} dims need {wanted}."
+        )
+    for name, given, least in (
+        ("strides", strides, 1),
+        ("pads", pads, 0),
+        ("dilations", dilations, 1),
+    ):
+        for value in given:
+            op.require(
+                least <= value < LIMIT,
+                f"'{name}' holds {value}, it must be at least {least} and below {LIMIT}.",
+            )
+
+
+def check_fit(op: Op, windows: Sequence[Window], spatial: Sequence[Expr]) -> None:
+    """Check that each dim, with its padding, is known to hold a window or may hold one."""
+    for position, (window, extent) in enumerate(zip(windows, spatial, strict=True)):
+        padded = extent + (window.begin + window.end)
+        op.require(
+            upper(padded - window.reach) >= 0,
+            f"A window of {window.reach} elements does not fit spatial dim {position} of {extent} "
+            f"with pads {window.begin} and {window.end}.",
+        )
+
+
+def make_windows(
+    kernel: Sequence[Expr | int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    ceil: bool = False,
+) -> tuple[Window, ...]:
+    """One window for each spatial dim; ``pads`` holds all begins, then all ends."""
+    rank = len(kernel)
+    return tuple(
+        Window(index(kernel[d]), strides[d], dilations[d], pads[d], pads[rank + d], ceil)
+        for d in range(rank)
+    )
+
+
+def pad_stage(x: Buffer, windows: Sequence[Window], fill: Expr) -> tuple[Buffer, tuple[Stage, ...]]:
+    """``x`` padded by ``fill`` as the windows need it, and the stage that does so; ``x`` itself if none is needed."""
+    lead = x.rank - len(windows)
+    spatial = x.shape[lead:]
+    if not any(w.needs_padding(d) for w, d in zip(windows, spatial, strict=True)):
+        return x, ()
+    extents = (w.padded(d) for w, d in zip(windows, spatial, strict=True))
+    return pad_to(x, (*x.shape[:lead], *extents), [0] * lead + [w.begin for w in windows], fill)
+
+
+def pad_to(
+    x: Buffer, shape: Sequence[Expr], begins: Sequence[Expr | int], fill: Expr
+) -> tuple[Buffer, tuple[Stage, ...]]:
+    """``x`` copied into a buffer of ``shape`` from ``begins`` on, with ``fill`` around it, and the stage that does so."""
+    padded = scratch("padded", x.dtype, shape, x)
+    point = axes("p", padded.shape)
+    return padded, (map_stage("pad", point, padded, read_inside(x, point, begins, fill)),)
+
+
+def read_inside(x: Buffer, point: Sequence[Expr], begins: Sequence[Expr | int], fill: Expr) -> Expr:
+    """``x`` at ``point - begins`` where that is inside, else ``fill``."""
+    source = tuple(p - b for p, b in zip(point, begins, strict=True))
+    inside: list[Expr] = []
+    for i, dim in zip(source, x.shape, strict=True):
+        inside += [compare("ge", i, ZERO), compare("lt", i, dim)]
+    return guard(logical_and(*inside), Read(x, source), fill)
+
+
+def window_axis_is_trivial(kernel: Expr) -> bool:
+    """True for a kernel dim of 1, which needs no loop."""
+    return known_equal(kernel, ONE) is True
+
+
+def positions_inside(window: Window, start: Expr, least: Expr, end: Expr) -> Expr:
+    """How many elements of the window that starts at ``start`` lie in ``[least, end)``."""
+    first = ceildiv(maximum(ZERO, least - start), window.dilation)
+    last = minimum(window.kernel, ceildiv(end - start, window.dilation))
+    if known_le(first, last):
+        return last - first
+    return maximum(ZERO, last - first)
