@@ -39,8 +39,7 @@ from tilewright.ir.loop import (
 )
 from tilewright.passes.host_checks import bind_symbols, graph_checks
 from tilewright.passes.memory import Lifetime, Plan, check_plan, plan_memory
-
-ALIASES = ("reshape",)
+from tilewright.passes.op_kinds import memory_of
 
 
 @dataclass(frozen=True)
@@ -141,27 +140,27 @@ class _Memory:
             buffer(self._names.unique(label or "y"), v.type)
             for v, label in zip(self._graph.outputs, names, strict=True)
         )
-        self._output_numbers = {root(v): i for i, v in enumerate(self._graph.outputs)}
+        self._output_numbers = {memory_of(v): i for i, v in enumerate(self._graph.outputs)}
 
     def check_outputs(self, launches: Sequence[LaunchSpec]) -> None:
         """Refuse outputs that no launch of their own writes."""
         written = {v for s in launches for v in s.outputs}
         seen: set[Value] = set()
         for position, value in enumerate(self._graph.outputs):
-            own = root(value) in written and root(value) not in seen
+            own = memory_of(value) in written and memory_of(value) not in seen
             if not own or not value.type.layout.is_row_major:
                 raise PassError(
                     f"Output {position} ('{value.name}') has no memory of its own; run the pass "
                     "'materialize-outputs' before fusion."
                 )
-            seen.add(root(value))
+            seen.add(memory_of(value))
 
     def lifetimes(self, launches: Sequence[LaunchSpec]) -> list[Lifetime]:
         """One lifetime for each value that needs a place in the arena; steps are launches."""
         first: dict[Value, int] = {}
         last: dict[Value, int] = {}
         for step, launch in enumerate(launches):
-            for v in map(root, launch.inputs):
+            for v in map(memory_of, launch.inputs):
                 last[v] = step
             for v in launch.outputs:
                 first[v] = last[v] = step
@@ -183,7 +182,7 @@ class _Memory:
 
     def buffer(self, value: Value) -> Buffer:
         """The buffer that holds a value."""
-        value = root(value)
+        value = memory_of(value)
         if isinstance(value.op, Constant):
             key = (value.op.data, value.type.layout)
             if key not in self.constants:
@@ -191,15 +190,6 @@ class _Memory:
                 self.constants[key] = buffer(label, value.type)
             return self.constants[key]
         return self._buffers[value]
-
-
-def root(value: Value) -> Value:
-    """The value whose memory ``value`` is an alias of: itself, or the operand of a chain of
-    reshapes.
-    """
-    while value.producer is not None and value.producer.op.name in ALIASES:
-        value = value.producer.operands[0]
-    return value
 
 
 def stored_bytes(value: Value) -> Expr:

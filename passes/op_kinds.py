@@ -8,7 +8,7 @@ broadcast index) or *index maps* (they move elements).
 """
 
 from tilewright.ir.expr import Const, Expr
-from tilewright.ir.graph import Node
+from tilewright.ir.graph import Node, Value
 from tilewright.ir.op import Op
 from tilewright.ir.ops.elementwise import Elementwise
 
@@ -93,6 +93,13 @@ def is_alias(node: Node) -> bool:
         and node.operands[0].type.layout.is_row_major
         and node.result.type.layout.is_row_major
     )
+
+
+def memory_of(value: Value) -> Value:
+    """The value whose memory ``value`` is: itself, or the operand of a chain of aliases."""
+    while value.producer is not None and is_alias(value.producer):
+        value = value.producer.operands[0]
+    return value
 
 
 def has_symbolic_attributes(op: Op) -> bool:
