@@ -96,33 +96,37 @@ def known_equal(a: Operand, b: Operand) -> bool | None:
 
 def _extreme(e: Expr, least: bool) -> Bound:
     """The least (or greatest) value of ``e`` by elimination of its variables, then interval arithmetic."""
-    eliminated = eliminate(e, lambda v: isinstance(v, Var), least)
     plain = _interval(e)[0 if least else 1]
-    if eliminated is None or eliminated is e:
-        return plain
-    better = bounds(eliminated)[0 if least else 1]
-    return max(plain, better) if least else min(plain, better)
+    partial, _ = _eliminate(e, lambda v: isinstance(v, Var), least)
+    candidates = [partial] if partial is not e else []
+    candidates += _relax_extremum(terms_of(partial), least)
+    found = [plain, *(bounds(c)[0 if least else 1] for c in candidates)]
+    return max(found) if least else min(found)
 
 
 def eliminate(e: Expr, which: Callable[[Var], bool], least: bool) -> Expr | None:
-    """Replace the variables that ``which`` selects by the end of their range that minimises (or maximises) ``e``.
+    """Replace the variables ``which`` selects by the end of their range that minimises (or maximises) ``e``.
 
     Returns None where ``e`` is not known to be monotone in one of them.
     """
+    result, complete = _eliminate(e, which, least)
+    return result if complete else None
+
+
+def _eliminate(e: Expr, which: Callable[[Var], bool], least: bool) -> tuple[Expr, bool]:
+    """As :func:`eliminate`, but with what was reached, and whether all variables are gone."""
     while True:
         chosen = [v for v in free_variables(e) if isinstance(v, Var) and which(v)]
         if not chosen:
-            return e
+            return e, True
         # Innermost first: a variable whose extent mentions others must go before those.
-        inner = [
-            v
-            for v in chosen
-            if not any(v in free_variables(w.extent) for w in chosen if isinstance(w, Var))
-        ]
-        variable = min(inner, key=lambda v: v.name) if inner else chosen[0]
-        rising = _direction(e, variable)
-        if rising is None:
-            return None
+        inner = [v for v in chosen if not any(v in free_variables(w.extent) for w in chosen)]
+        for variable in sorted(inner or chosen, key=lambda v: v.name):
+            rising = _direction(e, variable)
+            if rising is not None:
+                break
+        else:
+            return e, False
         end = ZERO if rising == least else sub(variable.extent, 1)
         e = substitute(e, {variable: end})
 
@@ -212,6 +216,19 @@ def _relax_floordiv(terms: tuple[tuple[Monomial, int], ...], least: bool) -> Exp
         rest = polynomial({m: c for m, c in terms if m != monomial})
         return add(rest, mul(sub(atom.a, slack), coefficient // divisor))
     return None
+
+
+def _relax_extremum(terms: tuple[tuple[Monomial, int], ...], least: bool) -> list[Expr]:
+    """Bound a term ``k*min(a, b)`` (or max) by each of its arms, where that bounds from the wanted side."""
+    for monomial, coefficient in terms:
+        if len(monomial) != 1 or not isinstance(monomial[0], IndexOp):
+            continue
+        atom = monomial[0]
+        if (atom.op == "min") != (least == (coefficient < 0)) or atom.op not in ("min", "max"):
+            continue
+        rest = polynomial({m: c for m, c in terms if m != monomial})
+        return [add(rest, mul(arm, coefficient)) for arm in (atom.a, atom.b)]
+    return []
 
 
 def _op_interval(op: str, a: Expr, b: Expr) -> tuple[Bound, Bound]:

@@ -7,7 +7,7 @@ Before::
 
 After, with 8 lanes::
 
-    reduce s_p(i, l in 8; k in ceil(K/8)) -> p[i, l] : acc = 0 then acc + guard(8*k + l < K, f(i, 8*k + l), 0)
+    reduce s_p8(i, l in 8; k in ceil(K/8)) -> p[i, l] : acc = 0 then acc + guard(8*k + l < K, f(i, 8*k + l), 0)
     reduce s(i; l in 8) -> s[i] : acc = 0 then acc + p[i, l]
 
 This reassociates, which the numeric policy allows for the sums, products, maxima and minima that it applies to: the
@@ -16,7 +16,7 @@ the number of threads.
 """
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.expr import Binary, Const, Expr, Read, Scalar, Var, add, const, index, mul
+from tilewright.ir.expr import Binary, Const, Expr, Read, Scalar, Var, add, index, mul
 from tilewright.ir.layout import Layout, row_major
 from tilewright.ir.simplify import ceildiv, compare, guard, substitute
 from tilewright.ir.stage import Stage
@@ -48,18 +48,18 @@ def split_reduction(stage: Stage, axis: Var, lanes: int) -> tuple[Stage, Stage]:
     combine = stage.values[0]
     assert isinstance(combine, Binary) and axis in stage.reduce_axes
     out = stage.output
-    lane = Var(f"{axis.name}_l", index(lanes))
+    lane = Var(f"{axis.name}_l{lanes}", index(lanes))
     step = Var(axis.name, ceildiv(axis.extent, lanes))
     position = add(mul(step, lanes), lane)
     value = substitute(combine.y, {axis: position})
     value = guard(compare("lt", position, axis.extent), value, stage.init[0])
     layout = Layout((*out.layout.order, out.rank), out.layout.blocks) if not out.layout.blocks else None
     partial = Buffer(
-        f"{out.name}_p", out.dtype, (*out.shape, index(lanes)), layout or row_major(out.rank + 1), out.scope
+        f"{out.name}_p{lanes}", out.dtype, (*out.shape, index(lanes)), layout or row_major(out.rank + 1), out.scope
     )
-    name = f"{stage.name}_p"
-    acc = Scalar(f"{stage.accumulators[0].name}_p", out.dtype)
-    renamed = {v: Var(f"{v.name}_p", v.extent) for v in stage.axes}
+    name = f"{stage.name}_p{lanes}"
+    acc = Scalar(f"{stage.accumulators[0].name}_p{lanes}", out.dtype)
+    renamed = {v: Var(f"{v.name}_p{lanes}", v.extent) for v in stage.axes}
     sub: dict[Expr, Expr] = {**renamed}
     first = Stage(
         "reduce",
@@ -72,7 +72,7 @@ def split_reduction(stage: Stage, axis: Var, lanes: int) -> tuple[Stage, Stage]:
         stage.init,
         (Binary(combine.op, acc, substitute(value, sub), out.dtype),),
     )
-    last_lane = Var(f"{stage.name}_l", index(lanes))
+    last_lane = Var(f"{stage.name}_l{lanes}", index(lanes))
     second = Stage(
         "reduce",
         stage.name,
@@ -85,9 +85,3 @@ def split_reduction(stage: Stage, axis: Var, lanes: int) -> tuple[Stage, Stage]:
         (Binary(combine.op, stage.accumulators[0], Read(partial, (*stage.axes, last_lane)), out.dtype),),
     )
     return first, second
-
-
-def identity_of(stage: Stage) -> Const:
-    """The identity of a splittable stage's operation."""
-    init = stage.init[0]
-    return init if isinstance(init, Const) else const(0, stage.output.dtype)

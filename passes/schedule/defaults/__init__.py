@@ -7,6 +7,6 @@ every kernel. Their parameters (tile sizes, chunk sizes, where tasks are cut) ar
 """
 
 from tilewright.passes.schedule.defaults import elementwise, rows, serial, tiled
-from tilewright.passes.schedule.defaults.template import Template, default_schedules
+from tilewright.passes.schedule.defaults.template import Candidate, Template, default_candidates
 
-__all__ = ["Template", "default_schedules", "elementwise", "rows", "serial", "tiled"]
+__all__ = ["Candidate", "Template", "default_candidates", "elementwise", "rows", "serial", "tiled"]

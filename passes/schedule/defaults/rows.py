@@ -7,33 +7,22 @@ along the contiguous axis get partial accumulators, one a lane, so that they run
 
 from collections.abc import Iterator
 
-from tilewright.ir.expr import Var
+from tilewright.ir.expr import Const, Expr, Read, Var, free_variables
 from tilewright.ir.loop import Kernel
 from tilewright.ir.stage import Stage
 from tilewright.ir.target import Target
 from tilewright.passes.lower.split_reduction import is_splittable
-from tilewright.passes.schedule.defaults.elementwise import cost_of_point, vector_loop
+from tilewright.passes.schedule.defaults.plan import Plan, extent, is_static, memory_order, points
 from tilewright.passes.schedule.defaults.template import (
     TASK_WORK,
     TASKS_PER_CORE,
     Template,
-    extent,
-    is_static,
-    memory_order,
-    points,
-    stride_along,
+    cost_of_point,
+    is_contiguous,
 )
-from tilewright.passes.schedule.schedule import Schedule, Step, apply
-from tilewright.passes.schedule.steps import (
-    CacheWrite,
-    Chunk,
-    ComputeAt,
-    Fuse,
-    Parallel,
-    Reorder,
-    SplitReduction,
-    Vectorize,
-)
+from tilewright.passes.schedule.loops import find_loop
+from tilewright.passes.schedule.region import region_read
+from tilewright.passes.schedule.steps import CacheWrite, Chunk, ComputeAt, Fuse, Parallel, SplitReduction, Vectorize
 
 REGISTER_CELLS = 64
 """The largest buffer of partial results that is kept in registers."""
@@ -44,104 +33,95 @@ class Rows(Template):
 
     priority = 30
 
-    def schedules(self, kernel: Kernel, target: Target) -> Iterator[Schedule]:
+    def plans(self, kernel: Kernel, target: Target) -> Iterator[Plan]:
         reductions = [s for s in kernel.stages if s.kind == "reduce"]
         if not reductions or any(s.kind not in ("map", "reduce") for s in kernel.stages):
             return
-        if len(kernel.outputs) != 1 or not all(_along_memory(s) for s in reductions):
+        if len(kernel.outputs) != 1 or not all(_reduces_along_memory(s) for s in reductions):
             return
-        steps = self._stage_steps(kernel, target)
-        staged = apply(kernel, steps)
-        root = staged.stages[-1]
-        if root.kind != "map" or root.output not in kernel.outputs:
+        plan = Plan(kernel)
+        lanes = target.lanes(kernel.outputs[0].dtype.bytes)
+        if kernel.stages[-1].kind == "reduce":
+            plan.do(CacheWrite(kernel.stages[-1].name))
+        for s in reductions:
+            _split(plan, s, lanes)
+        root = plan.kernel.stages[-1]
+        rows = _row_axes(root, plan.kernel)
+        if root.kind != "map" or not rows:
             return
-        yield (*steps, *self._loop_steps(staged, root, target))
-
-    def _stage_steps(self, kernel: Kernel, target: Target) -> list[Step]:
-        steps: list[Step] = []
-        last = kernel.stages[-1]
-        if last.kind == "reduce":
-            steps.append(CacheWrite(last.name))
-        for s in kernel.stages:
-            if s.kind != "reduce" or not is_splittable(s) or len(s.reduce_axes) != 1:
-                continue
-            axis = s.reduce_axes[0]
-            lanes = target.lanes(s.output.dtype.bytes)
-            if is_static(axis) and extent(axis) < 2 * lanes:
-                continue
-            if not is_static(axis) or extent(axis) >= 8 * lanes:
-                steps.append(SplitReduction(s.name, axis.name, 4 * lanes))
-                steps.append(SplitReduction(s.name, f"{s.name}_l", lanes))
-            else:
-                steps.append(SplitReduction(s.name, axis.name, lanes))
-        return steps
-
-    def _loop_steps(self, kernel: Kernel, root: Stage, target: Target) -> list[Step]:
-        order = memory_order(root)
-        row_axes, inner = self._rows_of(kernel, root, order)
-        steps: list[Step] = [Reorder(tuple(v.name for v in order))] if len(order) > 1 else []
-        tasks = target.cores * TASKS_PER_CORE
-        if not row_axes:
-            return self._single_row(kernel, root, inner, target)
-        name, count = row_axes[0].name, extent(row_axes[0])
-        for v in row_axes[1:]:
-            if not is_static(v):
-                break
-            steps.append(Fuse(name, v.name))
-            name, count = f"{name}_f", count * extent(v)
-        work = sum(points(s) * cost_of_point(s) for s in kernel.stages)
-        rows = max(1, -(-count // tasks), min(count, TASK_WORK * count // max(work, 1)))
-        steps.append(Chunk(name, rows))
-        steps += self._place(kernel, root, f"{name}_i", target)
-        steps += [v for a in inner for v in _vector(a.name, a, target, root)]
-        return [*steps, Parallel(f"{name}_o")]
-
-    def _rows_of(self, kernel: Kernel, root: Stage, order: list[Var]) -> tuple[list[Var], list[Var]]:
-        """The axes of the root that reductions keep, and those along a reduced axis."""
-        ranks = [len(s.axes) for s in kernel.stages if s.kind == "reduce" and not s.name.endswith("_p")]
-        keep = min(ranks)
-        return order[:keep], order[keep:]
-
-    def _single_row(self, kernel: Kernel, root: Stage, inner: list[Var], target: Target) -> list[Step]:
-        return []
-
-    def _place(self, kernel: Kernel, root: Stage, loop: str, target: Target) -> list[Step]:
-        steps: list[Step] = []
-        for s in reversed(kernel.stages[:-1]):
-            scope = "register" if _cells(s, root) <= REGISTER_CELLS else "workspace"
-            steps.append(ComputeAt(s.name, scope, (loop,)))
-            lane = s.axes[-1] if s.axes else None
-            if s.kind == "reduce":
-                if lane is not None and lane.name.endswith("_l"):
-                    # The accumulators are the innermost loop, all lanes at once.
-                    steps.append(Reorder((*(v.name for v in s.reduce_axes), lane.name)))
-                    steps += [Vectorize(lane.name), Vectorize(f"{lane.name}_init")]
-            elif lane is not None and lane.name not in (r.name for r in root.axes):
-                steps += _vector(lane.name, lane, target, s)
-        return steps
+        _schedule(plan, root, rows, lanes, target)
+        yield plan
 
 
-def _vector(name: str, axis: Var, target: Target, stage: Stage) -> list[Step]:
-    lanes = target.lanes(stage.output.dtype.bytes)
-    return vector_loop(name, extent(axis) if is_static(axis) else None, lanes)
-
-
-def _cells(stage: Stage, root: Stage) -> int:
-    """How many cells of a stage one row has; large for a symbolic row."""
-    lane = [v for v in stage.axes if v.name.endswith("_l")]
-    rank = min(len(stage.axes), len(root.axes))
-    if lane:
-        return extent(lane[-1])
-    own = stage.axes[-1] if len(stage.axes) == rank and rank > 1 else None
-    if own is None:
-        return 1
-    return extent(own) if is_static(own) else REGISTER_CELLS + 1
-
-
-def _along_memory(stage: Stage) -> bool:
-    """True if the stage reduces the contiguous axis of what it reads."""
+def _reduces_along_memory(stage: Stage) -> bool:
     axis = stage.reduce_axes[-1] if stage.reduce_axes else None
-    if axis is None:
-        return False
-    big = [r for r in stage.reads() if r.buffer.rank]
-    return any(str(stride_along(r.buffer, r.indices, axis)) == "1" for r in big)
+    return axis is not None and any(is_contiguous(r, axis) for r in stage.reads() if r.buffer.rank)
+
+
+def _row_axes(root: Stage, kernel: Kernel) -> list[Var]:
+    """The axes of the root that every reduction keeps: those that index what was reduced; all if nothing else is left."""
+    order = memory_order(root)
+    rank = {b: len(s.axes) for s in kernel.stages for b in s.outputs}
+    reduced = [r for r in root.reads() if rank.get(r.buffer, len(order)) < len(order)]
+    return [v for v in order if all(v in _used(r) for r in reduced)]
+
+
+def _used(read: Read) -> frozenset[Expr]:
+    return frozenset().union(*(free_variables(i) for i in read.indices), frozenset())
+
+
+def _split(plan: Plan, s: Stage, lanes: int) -> None:
+    """Give a reduction partial accumulators: four vectors of them if the axis is long."""
+    if not is_splittable(s) or len(s.reduce_axes) != 1:
+        return
+    axis = s.reduce_axes[0]
+    if is_static(axis) and extent(axis) < 2 * lanes:
+        return
+    if not is_static(axis) or extent(axis) >= 8 * lanes:
+        plan.do(SplitReduction(s.name, axis.name, 4 * lanes), SplitReduction(s.name, f"{s.name}_l{4 * lanes}", lanes))
+    else:
+        plan.do(SplitReduction(s.name, axis.name, lanes))
+
+
+def _schedule(plan: Plan, root: Stage, rows: list[Var], lanes: int, target: Target) -> None:
+    kernel = plan.kernel
+    plan.reorder(*(v.name for v in rows), *(v.name for v in memory_order(root) if v not in rows))
+    name = rows[0].name
+    for v in rows[1:]:
+        if plan.static_size(v.name) is None:
+            break
+        plan.do(Fuse(name, v.name))
+        name = f"{name}_f"
+    work = sum(points(s) * cost_of_point(s) for s in kernel.stages)
+    tasks = min(target.cores * TASKS_PER_CORE, 1 + work // TASK_WORK)
+    plan.do(Chunk(name, -(-plan.size(name) // tasks)))
+    for s in reversed(kernel.stages[:-1]):
+        _place(plan, s, f"{name}_i", lanes)
+    for v in root.axes:
+        if v not in rows:
+            plan.vectorize(v.name, lanes)
+    plan.do(Parallel(f"{name}_o"))
+
+
+def _place(plan: Plan, s: Stage, loop: str, lanes: int) -> None:
+    """Compute a stage at the row loop; its innermost axis on vectors."""
+    cells = _row_cells(plan, s, loop)
+    plan.do(ComputeAt(s.name, "register" if cells <= REGISTER_CELLS else "workspace", (loop,)))
+    inner = [v.name for v in memory_order(s) if plan.loop(v.name) is not None]
+    if not inner:
+        return
+    if s.kind == "map":
+        plan.vectorize(inner[-1], lanes)
+    elif cells <= REGISTER_CELLS:
+        # The accumulators are the innermost loop, all lanes at once.
+        plan.reorder(*(v.name for v in s.reduce_axes), *inner)
+        plan.do(Vectorize(inner[-1]), Vectorize(f"{inner[-1]}_init"))
+
+
+def _row_cells(plan: Plan, s: Stage, loop: str) -> int:
+    """The cells of a stage that one row needs; more than registers hold if that is symbolic."""
+    region = region_read(find_loop(plan.kernel.body, loop).body, s.outputs)
+    total = 1
+    for e in region.extent if region is not None else ():
+        total *= int(e.literal) if isinstance(e, Const) else REGISTER_CELLS + 1
+    return total

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from tilewright.ir.loop import For, Kernel
 from tilewright.ir.target import Target
+from tilewright.passes.schedule.defaults.plan import Plan
 from tilewright.passes.schedule.defaults.template import Template
-from tilewright.passes.schedule.schedule import Schedule
 from tilewright.passes.schedule.steps import Parallel
 
 
@@ -15,7 +15,9 @@ class Serial(Template):
 
     priority = 1000
 
-    def schedules(self, kernel: Kernel, target: Target) -> Iterator[Schedule]:
+    def plans(self, kernel: Kernel, target: Target) -> Iterator[Plan]:
         if isinstance(kernel.body, For):
-            yield (Parallel(kernel.body.var.name),)
-        yield ()
+            plan = Plan(kernel)
+            plan.do(Parallel(kernel.body.var.name))
+            yield plan
+        yield Plan(kernel)

@@ -1,26 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of schedule templates, and what they share: the facts of a kernel that decisions rest on."""
+"""The base class of schedule templates, and the facts of stages that their decisions rest on."""
 
+import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.expr import ONE, Const, Expr, Var, add, mul
+from tilewright.ir.errors import ScheduleError
+from tilewright.ir.expr import ONE, ZERO, Binary, Call, Expr, Read, Var, sub, walk
 from tilewright.ir.loop import Kernel
-from tilewright.ir.simplify import hinted, substitute
+from tilewright.ir.simplify import substitute
 from tilewright.ir.stage import Stage
 from tilewright.ir.target import Target
+from tilewright.passes.schedule.defaults.plan import Plan
 from tilewright.passes.schedule.schedule import Schedule
+
+_logger = logging.getLogger("tilewright")
 
 TASKS_PER_CORE = 4
 """Tasks that a parallel loop should have for each core, so that cores finish together."""
 
 TASK_WORK = 20_000
-"""The least number of scalar operations worth a task of its own: about 2 microseconds of vector code."""
+"""The least number of scalar operations worth a task of its own: some microseconds of vector code."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A schedule and the kernel that it makes."""
+
+    schedule: Schedule
+    kernel: Kernel
+    template: str
 
 
 class Template:
-    """A form of kernel with its schedules. ``priority`` orders the templates, low first."""
+    """A form of kernel with its schedules. ``priority`` orders the templates, low first.
+
+    ``plans`` may raise ScheduleError where its recipe does not fit: the next template is asked.
+    """
 
     priority: ClassVar[int] = 0
     registry: ClassVar[list[type["Template"]]] = []
@@ -30,46 +48,47 @@ class Template:
         Template.registry.append(cls)
         Template.registry.sort(key=lambda t: t.priority)
 
-    def schedules(self, kernel: Kernel, target: Target) -> Iterator[Schedule]:
-        """Schedules for the kernel, best first; none if it is not of this form."""
+    def plans(self, kernel: Kernel, target: Target) -> Iterator[Plan]:
+        """Finished plans for the kernel, best first; none if it is not of this form."""
         raise NotImplementedError
 
 
-def default_schedules(kernel: Kernel, target: Target) -> Iterator[Schedule]:
-    """Schedules for a kernel, best first; the last one is the plain nest."""
+def default_candidates(kernel: Kernel, target: Target) -> Iterator[Candidate]:
+    """Schedules for a kernel, best first; the last is the plain nest. None of them is proven yet."""
     for template in Template.registry:
-        yield from template().schedules(kernel, target)
-
-
-def memory_order(stage: Stage) -> list[Var]:
-    """The axes of a stage in the order in which its first output lies in memory, outermost first."""
-    position = {t: d for d, t in enumerate(stage.targets)}
-    if any(a not in position for a in stage.axes):
-        return list(stage.axes)
-    rank = {d: n for n, d in enumerate(stage.output.layout.order)}
-    return sorted(stage.axes, key=lambda a: rank[position[a]])
-
-
-def extent(v: Var) -> int:
-    """The extent of an axis that decisions are made for: symbols at their hints."""
-    return max(1, hinted(v.extent))
-
-
-def is_static(v: Var) -> bool:
-    """True if the extent of an axis is a constant."""
-    return isinstance(v.extent, Const)
+        try:
+            for plan in template().plans(kernel, target):
+                yield Candidate(plan.schedule, plan.kernel, template.__name__.lower())
+        except ScheduleError as error:
+            # The recipe stops at a step that this kernel does not allow: the next, simpler template is asked.
+            _logger.debug("Template '%s' does not fit kernel '%s': %s", template.__name__, kernel.name, error)
 
 
 def stride_along(b: Buffer, indices: tuple[Expr, ...], v: Var) -> Expr:
-    """How far apart in memory, in elements, two reads of ``b`` are when ``v`` grows by one (from 0 to 1)."""
-    at = [tuple(substitute(i, {v: n}) for i in indices) for n in (Const("0", v.dtype), ONE)]
-    first, second = (b.layout.offset(b.shape, i) for i in at)
-    return add(second, mul(first, -1))
+    """How far apart in memory, in elements, two reads of ``b`` are when ``v`` goes from 0 to 1."""
+    first, second = (
+        b.layout.offset(b.shape, tuple(substitute(i, {v: n}) for i in indices)) for n in (ZERO, ONE)
+    )
+    return sub(second, first)
 
 
-def points(stage: Stage) -> int:
-    """How many points a stage has, symbols at their hints."""
-    total = 1
-    for v in (*stage.axes, *stage.reduce_axes):
-        total *= extent(v)
-    return total
+def is_contiguous(read: Read, v: Var) -> bool:
+    """True if a read moves by one element when ``v`` grows by one."""
+    return stride_along(read.buffer, read.indices, v) is ONE
+
+
+def cost_of_point(stage: Stage) -> int:
+    """A rough cost of one point in scalar operations: math functions count for ten."""
+    nodes = [e for v in stage.values for e in walk(v)]
+    return sum(10 if isinstance(e, Call) else 1 for e in nodes)
+
+
+def is_contraction(stage: Stage) -> bool:
+    """True for a sum of products of two reads."""
+    combine = stage.values[0]
+    product = combine.y if isinstance(combine, Binary) and combine.op == "add" else None
+    return (
+        isinstance(product, Binary)
+        and product.op == "mul"
+        and all(any(isinstance(n, Read) for n in walk(side)) for side in (product.x, product.y))
+    )

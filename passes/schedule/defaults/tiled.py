@@ -9,49 +9,88 @@ part of the weights once).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from tilewright.ir.expr import Binary, Const, Expr, Read, Var, free_variables, reads, walk
+from tilewright.ir.expr import Const, Expr, Read, Var, free_variables
 from tilewright.ir.loop import Kernel
 from tilewright.ir.stage import Stage
 from tilewright.ir.target import Target
+from tilewright.passes.schedule.defaults.plan import Plan, extent, is_static, memory_order, points
 from tilewright.passes.schedule.defaults.template import (
+    TASK_WORK,
     TASKS_PER_CORE,
     Template,
-    extent,
-    is_static,
-    memory_order,
-    points,
-    stride_along,
+    is_contiguous,
+    is_contraction,
 )
-from tilewright.passes.schedule.schedule import Schedule, Step, apply
 from tilewright.passes.schedule.steps import (
     CacheWrite,
     Chunk,
     ComputeAt,
-    Fuse,
     PadAxis,
     Parallel,
     Partition,
-    Reorder,
     Split,
     Unroll,
     Vectorize,
 )
 
+WINDOW_ROWS = 8
+"""The most rows a task of a padded window takes: more would not fit the cache, fewer copy more halo."""
+
 
 @dataclass
 class _Form:
-    """What was recognised: the reduction, the map that stores it, stages before, and the axes of both."""
+    """What was recognised: the reduction, the map that stores it, the stages before, and how their axes match."""
 
-    kernel: Kernel
     reduction: Stage
     root: Stage
     before: list[Stage]
     order: list[Var]
-    """The root's axes in memory order; the last is the vector axis."""
-    twin: dict[Var, Var] = field(default_factory=dict)
-    """The reduction's axis for each axis of the root."""
+    twin: dict[Var, Var]
+
+    @property
+    def vector(self) -> Var:
+        """The root's innermost axis in memory."""
+        return self.order[-1]
+
+    @property
+    def row(self) -> Var | None:
+        """The root's axis outside the vector axis."""
+        return self.order[-2] if len(self.order) > 1 and self.order[-2] in self.twin else None
+
+    def operand(self) -> Read | None:
+        """The read of the reduction that is contiguous along the vector axis: the weights of a contraction."""
+        axis = self.twin[self.vector]
+        along = [r for r in self.reduction.reads() if is_contiguous(r, axis)]
+        return min(along, key=lambda r: len(_variables(r) & set(self.reduction.axes)), default=None)
+
+
+def _variables(read: Read) -> frozenset[Expr]:
+    return frozenset().union(*(free_variables(i) for i in read.indices), frozenset())
+
+
+def _recognise(kernel: Kernel) -> _Form | None:
+    reductions = [s for s in kernel.stages if s.kind == "reduce"]
+    if len(reductions) != 1 or any(s.kind not in ("map", "reduce") for s in kernel.stages):
+        return None
+    reduction = reductions[0]
+    at = kernel.stages.index(reduction)
+    before, after = list(kernel.stages[:at]), list(kernel.stages[at + 1 :])
+    if len(after) != 1 or after[0].kind != "map" or after[0].output not in kernel.outputs:
+        return None
+    cells = {r.indices for r in after[0].reads() if r.buffer in reduction.outputs}
+    if len(cells) != 1:
+        return None
+    twin: dict[Var, Var] = {}
+    for i, axis in zip(cells.pop(), reduction.axes, strict=True):
+        if not isinstance(i, Var) or i in twin:
+            return None
+        twin[i] = axis
+    order = memory_order(after[0])
+    if not order or order[-1] not in twin:
+        return None
+    return _Form(reduction, after[0], before, order, twin)
 
 
 class Tiled(Template):
@@ -59,361 +98,243 @@ class Tiled(Template):
 
     priority = 20
 
-    def schedules(self, kernel: Kernel, target: Target) -> Iterator[Schedule]:
+    def plans(self, kernel: Kernel, target: Target) -> Iterator[Plan]:
+        plan = Plan(kernel)
         reductions = [s for s in kernel.stages if s.kind == "reduce"]
-        if len(reductions) != 1 or any(s.kind not in ("map", "reduce") for s in kernel.stages):
-            return
-        prepare: list[Step] = []
-        if reductions[0].output in kernel.outputs:
-            if len(reductions[0].outputs) != 1:
-                return
-            prepare.append(CacheWrite(reductions[0].name))
-        form = _recognise(apply(kernel, prepare))
-        if form is None or len(form.order) == 0:
+        if len(reductions) == 1 and reductions[0].output in kernel.outputs:
+            plan.do(CacheWrite(reductions[0].name))
+        form = _recognise(plan.kernel)
+        if form is None:
             return
         block = _block(form, target)
-        if block > 1 and is_contraction(form.reduction):
-            vector = form.twin[form.order[-1]]
-            if int(str(vector.extent)) % block if is_static(vector) else True:
-                prepare.append(PadAxis(form.reduction.name, vector.name, block))
-                form = _recognise(apply(kernel, prepare))
-                assert form is not None
-        yield (*prepare, *_Plan(form, target, block).steps())
-
-
-def is_contraction(stage: Stage) -> bool:
-    """True for a sum of products of two reads."""
-    combine = stage.values[0]
-    product = combine.y if isinstance(combine, Binary) and combine.op == "add" else None
-    return (
-        isinstance(product, Binary)
-        and product.op == "mul"
-        and all(any(isinstance(n, Read) for n in walk(side)) for side in (product.x, product.y))
-    )
-
-
-def _recognise(kernel: Kernel) -> _Form | None:
-    reduction = next(s for s in kernel.stages if s.kind == "reduce")
-    at = kernel.stages.index(reduction)
-    before, after = list(kernel.stages[:at]), list(kernel.stages[at + 1 :])
-    if len(after) != 1 or after[0].kind != "map" or after[0].output not in kernel.outputs:
-        return None
-    root = after[0]
-    cells = {r.indices for r in root.reads() if r.buffer in reduction.outputs}
-    if len(cells) != 1:
-        return None
-    (cell,) = cells
-    twin: dict[Var, Var] = {}
-    for i, axis in zip(cell, reduction.axes, strict=True):
-        if not isinstance(i, Var) or i in twin:
-            return None
-        twin[i] = axis
-    order = memory_order(root)
-    if any(v not in twin for v in order[-1:]):
-        return None
-    return _Form(kernel, reduction, root, before, order, twin)
-
-
-def _operand_along(form: _Form, axis: Var) -> Read | None:
-    """The read of the reduction that is contiguous along one of its axes."""
-    for value in form.reduction.values:
-        for read in reads(value):
-            if any(axis in free_variables(i) for i in read.indices) and _contiguous(read, axis):
-                return read
-    return None
-
-
-def _contiguous(read: Read, axis: Var) -> bool:
-    return str(stride_along(read.buffer, read.indices, axis)) == "1"
+        vector = form.twin[form.vector]
+        stored = {f for _, f in operand.buffer.layout.blocks} if (operand := form.operand()) else set()
+        if block in stored and is_static(vector) and extent(vector) % block:
+            plan.do(PadAxis(form.reduction.name, vector.name, block))
+            form = _recognise(plan.kernel)
+            assert form is not None
+        _Tiling(plan, form, target, block).build()
+        yield plan
 
 
 def _block(form: _Form, target: Target) -> int:
-    """How many points of the vector axis one tile has."""
-    vector = form.twin[form.order[-1]]
+    """How many points of the vector axis one tile has; 1 if nothing is contiguous along it."""
     lanes = target.lanes(form.reduction.output.dtype.bytes)
-    operand = _operand_along(form, vector)
+    operand = form.operand()
     if operand is None:
         return 1
     for _, factor in operand.buffer.layout.blocks:
         return factor
-    size = extent(vector)
-    if not is_static(vector):
+    size = extent(form.vector)
+    if not is_static(form.vector):
         return 2 * lanes
-    for block in (2 * lanes, lanes):
-        if size % block == 0:
-            return block
-    return 2 * lanes if size > 2 * lanes else lanes if size > lanes else size
+    return next((b for b in (2 * lanes, lanes) if size % b == 0), 2 * lanes if size > 2 * lanes else size)
 
 
-class _Plan:
-    """Builds the steps for a recognised form."""
+class _Tiling:
+    """Builds the plan of a recognised form."""
 
-    def __init__(self, form: _Form, target: Target, block: int) -> None:
-        self.form, self.target, self.block = form, target, block
-        self.r, self.root = form.reduction, form.root
-        self.vector = form.order[-1]
-        self.row = form.order[-2] if len(form.order) > 1 else None
-        self.outer = form.order[:-2]
-        self.contraction = is_contraction(self.r)
+    def __init__(self, plan: Plan, form: _Form, target: Target, block: int) -> None:
+        self.plan, self.form, self.target, self.block = plan, form, target, block
+        self.contraction = is_contraction(form.reduction)
+        self.vectors = max(1, block // target.lanes(form.reduction.output.dtype.bytes))
+        work = points(form.reduction)
+        self.wanted = min(target.cores * TASKS_PER_CORE, 1 + work // TASK_WORK)
 
-    def steps(self) -> list[Step]:
-        """The whole schedule after the stage steps."""
-        names = [v.name for v in self.form.order]
-        steps: list[Step] = [Reorder(tuple(names))] if len(names) > 1 else []
-        loops, more = self._outer_loops()
-        steps += more
-        tiles, more = self._tile_loops()
-        steps += more
-        steps.append(ComputeAt(self.r.name, "register", tuple(t.loop for t in tiles)))
-        for number, tile in enumerate(tiles):
-            steps += self._reduction_steps(tile, f"_{number}" if number else "")
-        for s in reversed(self.form.before):
-            steps += self._producer_steps(s, loops)
-        return [*steps, Parallel(loops.task)]
+    def build(self) -> None:
+        plan, form = self.plan, self.form
+        plan.reorder(*(v.name for v in form.order))
+        panel, lane = self._cut_vector_axis()
+        row = form.row.name if form.row is not None else ""
+        outer = [v.name for v in form.order if v.name not in (form.vector.name, row)]
+        task, row = self._outer_loops(outer, row, panel, lane)
+        loops = self._tile_loops(row, lane, task)
+        plan.do(ComputeAt(form.reduction.name, "register", tuple(loops)))
+        for number in range(len(loops)):
+            self._reduction(f"_{number}" if number else "")
+        for s in reversed(form.before):
+            self._producer(s, task)
+        plan.do(Parallel(task))
 
     # --- outer loops ---
 
-    def _outer_loops(self) -> "tuple[_OuterLoops, list[Step]]":
-        """Cut the vector axis into blocks and the row blocks off, choose the task loop, put all loops in order."""
-        steps: list[Step] = []
-        v = self.vector.name
-        panels = -(-extent(self.vector) // self.block)
-        vector_outer, vector_inner = v, ""
-        if self.block > 1 and panels > 1 or not is_static(self.vector):
-            steps.append(Split(v, self.block))
-            vector_outer, vector_inner = f"{v}_o", f"{v}_i"
-        elif self.block > 1:
-            vector_outer, vector_inner = "", v
-        rows = [self.row.name] if self.row is not None else []
-        outer = [a.name for a in self.outer]
-        task, chunk_steps, order = self._tasks(outer, rows, vector_outer, panels)
-        steps += chunk_steps
-        wanted = [*order, *([vector_inner] if vector_inner else [])]
-        if len(wanted) > 1:
-            steps.append(Reorder(tuple(wanted)))
-        steps += task.fuses
-        self.vector_inner = vector_inner
-        return task, steps
+    def _cut_vector_axis(self) -> tuple[str, str]:
+        """Split the vector axis; returns the loop over panels and the loop over lanes (empty if there is none)."""
+        v = self.form.vector.name
+        if self.block == 1:
+            return v, ""
+        if self.plan.static_size(v) == self.block:
+            return "", v
+        self.plan.do(Split(v, self.block))
+        return f"{v}_o", f"{v}_i"
 
-    def _tasks(self, outer: list[str], rows: list[str], panel: str, panels: int) -> "tuple[_OuterLoops, list[Step], list[str]]":
-        wanted = self.target.cores * TASKS_PER_CORE
-        steps: list[Step] = []
-        weights = self._weight_bytes()
-        by_panel = bool(panel) and panels >= self.target.cores * 2 and self._panels_first(weights)
-        static = {a.name: is_static(a) for a in self.form.order}
-        sizes = {a.name: extent(a) for a in self.form.order}
-        order: list[str] = []
-        if by_panel:
-            per_task = max(1, panels // wanted)
-            chunked = panel
+    def _outer_loops(self, outer: list[str], row: str, panel: str, lane: str) -> tuple[str, str]:
+        """Order the loops outside a tile and make the task loop; returns it and the loop over rows."""
+        plan = self.plan
+        if self._panels_first(panel):
+            task = panel
+            per_task = plan.size(panel) // self.wanted
             if per_task > 1:
-                steps.append(Chunk(panel, per_task))
-                order, chunked = [f"{panel}_o"], f"{panel}_i"
-                task = f"{panel}_o"
-            else:
-                order, task = [], panel
-            return _OuterLoops(task, task, []), steps, [*order, chunked, *outer, *rows]
-        # Tasks from the outer axes and blocks of the row axis just outside the rows.
-        heads = list(outer)
-        inner: list[str] = []
-        count = 1
-        for a in heads:
-            count *= sizes[a]
-        if self.outer:
-            block_axis = self.outer[-1]
-            size = self._row_block(block_axis, wanted, count // max(1, sizes[block_axis.name]))
+                plan.do(Chunk(panel, per_task))
+                task, panel = f"{panel}_o", f"{panel}_i"
+            plan.reorder(task, panel, *outer, row, lane)
+            return task, row
+        if outer:
+            size = self._row_block(outer)
+            inner = ""
             if size > 1:
-                steps.append(Chunk(block_axis.name, size))
-                heads[-1], inner = f"{block_axis.name}_o", [f"{block_axis.name}_i"]
-                static[heads[-1]] = static[block_axis.name]
-                sizes[heads[-1]] = -(-sizes[block_axis.name] // size)
-        elif self.row is not None and rows:
-            size = self._flat_block(wanted)
-            if size < sizes[self.row.name] or not static[self.row.name]:
-                steps.append(Chunk(self.row.name, size))
-                heads, rows = [f"{self.row.name}_o"], [f"{self.row.name}_i"]
-                static[heads[0]] = static[self.row.name]
-                sizes[heads[0]] = -(-sizes[self.row.name] // size)
-                self.row_name = rows[0]
-        if not heads:
-            first = panel or (rows[0] if rows else self.vector.name)
-            return _OuterLoops(first, first, []), steps, [*([panel] if panel else []), *rows]
-        symbolic = [h for h in heads if not static[h]]
-        if symbolic:
-            lead = max(symbolic, key=lambda h: sizes[h])
-            heads = [lead, *[h for h in heads if h is not lead]]
-        task, fuses, total = heads[0], [], sizes[heads[0]]
-        for h in heads[1:]:
-            if not static[h]:
-                break
-            fuses.append(Fuse(task, h))
-            task, total = f"{task}_f", total * sizes[h]
-        if total < self.target.cores * 2 and panel and panels > 1 and len(fuses) == len(heads) - 1:
-            fuses.append(Fuse(task, panel))
-            task = f"{task}_f"
-        return _OuterLoops(task, task, fuses), steps, [*heads, *([panel] if panel else []), *inner, *rows]
+                plan.do(Chunk(outer[-1], size))
+                outer, inner = [*outer[:-1], f"{outer[-1]}_o"], f"{outer[-1]}_i"
+            heads, rest = outer, [panel, inner, row, lane]
+        elif row and self._flat_block(row) < plan.size(row):
+            plan.do(Chunk(row, self._flat_block(row)))
+            heads, rest, row = [f"{row}_o"], [panel, f"{row}_i", lane], f"{row}_i"
+        else:
+            first = panel or row or lane
+            plan.reorder(panel, row, lane)
+            return first, row
+        plan.reorder(*heads, *rest)
+        task = plan.tasks([*heads, panel] if panel and not self.form.before else heads, self.target.cores * 2)
+        return task, row
 
-    def _weight_bytes(self) -> int:
-        operand = _operand_along(self.form, self.form.twin[self.vector])
-        if operand is None or not self.contraction:
-            return 0
-        used = frozenset().union(*(free_variables(i) for i in operand.indices), frozenset())
-        if any(v in used for v in self.r.axes if v is not self.form.twin[self.vector]):
-            return 0
-        total = operand.buffer.dtype.bytes
+    def _panels_first(self, panel: str) -> bool:
+        """True if each task should take some panels of the weights and all rows."""
+        operand = self.form.operand()
+        if not panel or operand is None or not self.contraction:
+            return False
+        if _variables(operand) & (set(self.form.reduction.axes) - {self.form.twin[self.form.vector]}):
+            return False
+        if self.plan.size(panel) < 2 * self.target.cores:
+            return False
+        weights = 4
         for d in operand.buffer.shape:
-            total *= max(1, int(str(d)) if isinstance(d, Const) else 64)
-        return total
+            weights *= int(d.literal) if isinstance(d, Const) else 64
+        rows = points(self.form.root) // extent(self.form.vector)
+        activations = 4 * rows * points(self.form.reduction) // points(self.form.root)
+        return weights > self.target.l2 or weights >= activations
 
-    def _panels_first(self, weights: int) -> bool:
-        rows = 1
-        for a in (*self.outer, *([self.row] if self.row is not None else [])):
-            rows *= extent(a)
-        activations = rows * points(self.r) // max(1, rows * extent(self.vector)) * 4
-        return weights > self.target.l2 or (weights > 0 and weights >= activations)
+    def _row_block(self, outer: list[str]) -> int:
+        """How many iterations of the innermost outer loop a task takes: halo is shared, but tasks must be enough."""
+        others = 1
+        for name in outer[:-1]:
+            others *= self.plan.size(name)
+        size = self.plan.size(outer[-1])
+        share = max(1, size * others // self.wanted)
+        return min(size, share, WINDOW_ROWS if self.form.before else share)
 
-    def _row_block(self, axis: Var, wanted: int, others: int) -> int:
-        """How many rows (of the axis outside the row axis) a task takes: halo is shared, but tasks must be enough."""
-        size = extent(axis)
-        most = max(1, size * others // wanted)
-        window = 1
-        for s in self.form.before:
-            window = max(window, 4)
-        return max(1, min(size, most, 8 if self.form.before else most)) if window else 1
-
-    def _flat_block(self, wanted: int) -> int:
+    def _flat_block(self, row: str) -> int:
         """How many rows of a plain matrix product a task takes: a multiple of the tile, its operand within L2."""
-        assert self.row is not None
         depth = 1
-        for v in self.r.reduce_axes:
+        for v in self.form.reduction.reduce_axes:
             depth *= extent(v)
-        tile = self._tile_rows()
-        fit = max(tile, self.target.l2 // 2 // (4 * depth))
-        share = -(-extent(self.row) // wanted)
-        size = max(tile, min(fit, share))
-        return -(-size // tile) * tile
+        tile = self._tile_rows(row)
+        fit = self.target.l2 // 2 // (4 * depth)
+        share = -(-self.plan.size(row) // self.wanted)
+        return -(-max(tile, min(fit, share)) // tile) * tile
 
     # --- tiles ---
 
-    def _tile_rows(self) -> int:
-        """Rows of a tile: as many accumulators as registers allow, balanced over a static row axis."""
-        lanes = self.target.lanes(self.r.output.dtype.bytes)
-        vectors = max(1, self.block // lanes)
+    def _tile_rows(self, row: str) -> int:
+        """Rows of a tile: as many accumulators as registers allow, balanced over a constant row loop."""
+        vectors = self.vectors
         most = max(1, (self.target.registers - vectors - 1) // vectors)
-        if not self.contraction:
-            most = max(1, min(most, 8 // vectors))
-        most = min(most, {1: 10, 2: 6}.get(vectors, most))
-        if self.row is None:
-            return 1
-        size = extent(self.row)
-        if not is_static(self.row):
-            return min(most, size) if size < most else most
+        most = min(most, {1: 10, 2: 6}.get(vectors, most)) if self.contraction else max(1, min(most, 8 // vectors))
+        size = self.plan.static_size(row)
+        if size is None:
+            return min(most, self.plan.size(row))
         return min(range(1, min(most, size) + 1), key=lambda t: (_tile_cost(size, t, vectors), -t))
 
-    def _tile_loops(self) -> "tuple[list[_Tile], list[Step]]":
-        if self.row is None:
-            loop = self.form.order[-1].name + "_o" if self.vector_inner.endswith("_i") else ""
-            return [_Tile(loop or self._only_loop(), "", 1)], self._vectorize_root("")
-        name = getattr(self, "row_name", self.row.name)
-        size = extent(self.row)
-        tile = self._tile_rows()
-        static = is_static(self.row) and name == self.row.name
-        steps: list[Step] = []
-        if static and tile == size:
-            steps.append(Split(name, tile))
-            steps += [Unroll(f"{name}_i"), *self._vectorize_root("")]
-            return [_Tile(f"{name}_o", "", tile)], steps
+    def _tile_loops(self, row: str, lane: str, task: str) -> list[str]:
+        """Cut rows into tiles; returns the loops of whose iterations each is a tile."""
+        plan = self.plan
+        if not row or plan.loop(row) is None:
+            return [self._vectorized_lane(lane, self._innermost_outside(lane, task))]
+        tile = self._tile_rows(row)
         if tile == 1:
-            return [_Tile(name, "", 1)], self._vectorize_root("")
-        steps += [Partition(name, tile, "t"), Split(name, tile), Unroll(f"{name}_i"), *self._vectorize_root("")]
-        tiles = [_Tile(f"{name}_o", "", tile)]
-        rest = size % tile if static else None
-        if rest == 0:
-            return tiles, steps
-        if rest is not None:
-            steps += [Split(f"{name}_t", rest), Unroll(f"{name}_t_i"), *self._vectorize_root("_t")]
-            return [*tiles, _Tile(f"{name}_t_o", "_t", rest)], steps
-        steps += self._vectorize_root("_t")
-        return [*tiles, _Tile(f"{name}_t", "_t", 1)], steps
+            return [self._vectorized_lane(lane, row)]
+        if plan.static_size(row) is None or plan.size(row) % tile:
+            plan.do(Partition(row, tile, "t"))
+        loops: list[str] = []
+        for name, suffix in ((row, ""), (f"{row}_t", "_t")):
+            if plan.loop(name) is None:
+                continue
+            here = f"{lane}{suffix}" if lane else ""
+            size = plan.static_size(name)
+            if suffix and size is None:
+                loops.append(self._vectorized_lane(here, name))
+                continue
+            plan.do(Split(name, tile if not suffix or size is None else size), Unroll(f"{name}_i"))
+            loops.append(self._vectorized_lane(here, f"{name}_o"))
+        return loops
 
-    def _only_loop(self) -> str:
-        return self.form.order[0].name
+    def _vectorized_lane(self, lane: str, loop: str) -> str:
+        if lane:
+            self.plan.do(Vectorize(lane))
+        return loop
 
-    def _vectorize_root(self, suffix: str) -> list[Step]:
-        return [Vectorize(f"{self.vector_inner}{suffix}")] if self.vector_inner else []
+    def _innermost_outside(self, lane: str, task: str) -> str:
+        """The loop directly around the lanes when there are no rows: the panel loop or the task loop."""
+        panel = f"{self.form.vector.name}_o"
+        for name in (f"{panel}_i", panel):
+            if lane != name and self.plan.loop(name) is not None:
+                return name
+        return task
 
-    def _reduction_steps(self, tile: "_Tile", mark: str) -> list[Step]:
+    def _reduction(self, mark: str) -> None:
         """Inside a tile: initialise, then the reduce loops around an unrolled tile of vectors."""
-        row = self.form.twin[self.row].name if self.row is not None and self.row in self.form.twin else ""
-        vector = self.form.twin[self.vector].name if self.vector_inner else ""
-        inner = [n for n, present in ((row, tile.rows > 1), (vector, self.block > 1)) if present and n]
-        reduce_axes = self._reduce_order()
-        steps: list[Step] = []
-        wanted = [f"{n}{mark}" for n in (*(v.name for v in reduce_axes), *inner)]
-        if len(wanted) > 1:
-            steps.append(Reorder(tuple(wanted)))
-        steps += self._unroll_reduction(reduce_axes, inner, mark)
-        if tile.rows > 1 and row:
-            steps += [Unroll(f"{row}{mark}"), Unroll(f"{row}_init{mark}")]
-        if self.block > 1 and vector:
-            steps += [Vectorize(f"{vector}{mark}"), Vectorize(f"{vector}_init{mark}")]
-        return steps
+        plan, form = self.plan, self.form
+        reduce_axes = [f"{v.name}{mark}" for v in self._reduce_order()]
+        lane = f"{form.twin[form.vector].name}{mark}"
+        rows = [f"{v.name}{mark}" for v in form.reduction.axes if f"{v.name}{mark}" != lane]
+        plan.reorder(*reduce_axes, *rows, lane)
+        for name in rows:
+            first = name.removesuffix(mark) + "_init" + mark if mark else f"{name}_init"
+            plan.unroll(name)
+            plan.unroll(first)
+        if self.block > 1 and plan.loop(lane) is not None:
+            plan.do(Vectorize(lane), Vectorize(lane.removesuffix(mark) + "_init" + mark if mark else f"{lane}_init"))
+        self._unroll_reduction(reduce_axes)
 
     def _reduce_order(self) -> list[Var]:
         """The reduce axes so that the operand along the vector axis (the weights) is read in memory order."""
-        operand = _operand_along(self.form, self.form.twin[self.vector])
+        operand = self.form.operand()
+        axes = list(self.form.reduction.reduce_axes)
         if operand is None:
-            return list(self.r.reduce_axes)
+            return axes
         position: dict[Expr, int] = {}
         for place, d in enumerate(operand.buffer.layout.order):
             for v in free_variables(operand.indices[d]):
                 position.setdefault(v, place)
-        return sorted(self.r.reduce_axes, key=lambda v: position.get(v, -1))
+        return sorted(axes, key=lambda v: position.get(v, -1))
 
-    def _unroll_reduction(self, axes: list[Var], inner: list[str], mark: str) -> list[Step]:
-        if not axes or not is_static(axes[-1]):
-            return []
-        last, size = axes[-1], extent(axes[-1])
-        name = f"{last.name}{mark}"
+    def _unroll_reduction(self, names: list[str]) -> None:
+        plan = self.plan
+        if not names or plan.static_size(names[-1]) is None:
+            return
+        size = plan.size(names[-1])
         if size <= 8:
-            steps: list[Step] = [Unroll(name)]
-            if len(axes) > 1 and is_static(axes[-2]) and size * extent(axes[-2]) <= 9:
-                steps.append(Unroll(f"{axes[-2].name}{mark}"))
-            return steps
+            plan.unroll(names[-1])
+            if len(names) > 1 and (plan.static_size(names[-2]) or 99) * size <= 9:
+                plan.unroll(names[-2])
+            return
         factor = next((f for f in (8, 4, 2) if size % f == 0), 1)
-        if factor == 1 or not self.contraction:
-            return []
-        return [Split(name, factor), Unroll(f"{name}_i")]
+        if factor > 1 and self.contraction:
+            plan.do(Split(names[-1], factor), Unroll(f"{names[-1]}_i"))
 
-    def _producer_steps(self, s: Stage, loops: "_OuterLoops") -> list[Step]:
-        """Copy padding (or another map in front) at the task loop, on vectors along its memory."""
-        order = memory_order(s)
-        steps: list[Step] = [ComputeAt(s.name, "workspace", (loops.place,))]
-        return steps if not order else steps
-
-
-@dataclass
-class _OuterLoops:
-    """``task``: the outermost loop once fused; ``place``: where stages in front of the reduction are computed."""
-
-    task: str
-    place: str
-    fuses: list[Step]
-
-
-@dataclass
-class _Tile:
-    """A loop each of whose iterations is one tile of ``rows`` rows."""
-
-    loop: str
-    suffix: str
-    rows: int
+    def _producer(self, s: Stage, task: str) -> None:
+        """Copy padding (or another map in front) at the task loop, in memory order and on vectors."""
+        self.plan.do(ComputeAt(s.name, "workspace", (task,)))
+        order = [v.name for v in memory_order(s)]
+        self.plan.reorder(*order)
+        present = [n for n in order if self.plan.loop(n) is not None]
+        if present:
+            self.plan.vectorize(present[-1], self.target.lanes(s.output.dtype.bytes))
 
 
 def _tile_cost(size: int, tile: int, vectors: int) -> float:
     """Cycles of one reduction step over all tiles of a row: multiply-adds, loads, or the latency of too few chains."""
 
     def one(rows: int) -> float:
-        return max(rows * vectors / 2, (rows + vectors) / 2, 4.0)
+        return max(rows * vectors / 2, (rows + vectors) / 2, 4.4) + 0.2
 
     return (size // tile) * one(tile) + (one(size % tile) if size % tile else 0)

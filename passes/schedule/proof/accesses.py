@@ -133,6 +133,19 @@ def collect(kernel: Kernel) -> Program:
     return walker.program
 
 
+def point_ranges(program: Program, instance: Instance, copied: Buffer) -> list[tuple[Expr, Expr]]:
+    """The coordinates of an instance's point with the extents of their axes; of a copy's cell in ``copied``.
+
+    Instances outside their stage's domain may run (in the padding of a tile): nobody wants what they compute.
+    """
+    if instance.part == "copy":
+        return list(zip(instance.point, copied.shape, strict=True))
+    stage = program.stage(instance.stage)
+    axes = (*stage.axes, *stage.reduce_axes)
+    known: dict[Expr, Expr] = dict(zip(axes, instance.point))
+    return [(e, substitute(axis.extent, known)) for axis, e in known.items()]
+
+
 def negated(condition: Expr) -> Expr:
     """The condition that holds where ``condition`` does not."""
     match condition:

@@ -189,11 +189,8 @@ class Domain:
             case Poly(terms):
                 total = isl.PwAff.from_aff(self._zero)
                 for monomial, coefficient in terms:
-                    atom = polynomial({monomial: 1})
-                    value = self.piecewise(atom)
-                    total = total.add(value if coefficient == 1 or not monomial else value.scale_val(coefficient))
-                    if not monomial and coefficient != 1:
-                        total = total.add(isl.PwAff.from_aff(self._zero.set_constant_val(coefficient - 1)))
+                    atom = self.piecewise(polynomial({monomial: 1}))
+                    total = total.add(atom.scale_val(coefficient))
                 return total
             case IndexOp("min", a, b):
                 return self.piecewise(a).min(self.piecewise(b))

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build a schedule step by step, looking at the kernel as it stands after each step."""
+
+from tilewright.ir.expr import Const, Expr, Var
+from tilewright.ir.loop import For, Kernel, walk
+from tilewright.ir.simplify import hinted
+from tilewright.ir.stage import Stage
+from tilewright.passes.schedule.schedule import Schedule, Step
+from tilewright.passes.schedule.steps import Chunk, Fuse, Partition, Reorder, Split, Unroll, Vectorize
+
+
+class Plan:
+    """A kernel and the steps that led to it. ``do`` applies a step at once, so that loops can be looked up by name."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.steps: list[Step] = []
+
+    @property
+    def schedule(self) -> Schedule:
+        return tuple(self.steps)
+
+    def do(self, *steps: Step) -> None:
+        """Apply steps; ScheduleError if one does not apply."""
+        for step in steps:
+            self.kernel = step.apply(self.kernel)
+            self.steps.append(step)
+
+    def loop(self, name: str) -> Var | None:
+        """The variable of the loop of that name, or None if there is no such loop."""
+        for node in walk(self.kernel.body):
+            if isinstance(node, For) and node.var.name == name:
+                return node.var
+        return None
+
+    def static_size(self, name: str) -> int | None:
+        """The constant extent of a loop; 1 if there is no such loop; None if it is symbolic."""
+        var = self.loop(name)
+        if var is None:
+            return 1
+        return int(var.extent.literal) if isinstance(var.extent, Const) else None
+
+    def size(self, name: str) -> int:
+        """The extent of a loop that decisions are made for: symbols at their hints."""
+        var = self.loop(name)
+        return 1 if var is None else max(1, hinted(var.extent))
+
+    def reorder(self, *names: str) -> None:
+        """Put those of the named loops that exist in this order."""
+        present = tuple(n for n in names if self.loop(n) is not None)
+        if len(present) > 1:
+            self.do(Reorder(present))
+
+    def unroll(self, name: str) -> None:
+        """Unroll a loop if it exists."""
+        if self.loop(name) is not None:
+            self.do(Unroll(name))
+
+    def vectorize(self, name: str, lanes: int, unroll: int = 4) -> None:
+        """Run a loop on vectors: whole if it is short, else the main part in vectors, the rest by itself.
+
+        The main part of a long loop takes ``unroll`` vectors at a time. A loop that does not exist is left alone.
+        """
+        size = self.static_size(name)
+        if size == 1:
+            return
+        if size is not None and (size <= lanes or (size % lanes == 0 and size <= unroll * lanes)):
+            self.do(Vectorize(name))
+            return
+        if unroll > 1 and (size is None or size >= 2 * unroll * lanes):
+            self.do(Partition(name, unroll * lanes, "r"), Split(name, unroll * lanes))
+            self.do(Split(f"{name}_i", lanes), Unroll(f"{name}_i_o"), Vectorize(f"{name}_i_i"))
+            self.vectorize(f"{name}_r", lanes, unroll=1)
+            return
+        self.do(Partition(name, lanes, "s"))
+        if self.loop(name) is not None:
+            self.do(Split(name, lanes), Vectorize(f"{name}_i"))
+        rest = self.static_size(f"{name}_s")
+        if rest is not None and rest > 1:
+            self.do(Vectorize(f"{name}_s"))
+
+    def tasks(self, names: list[str], wanted: int) -> str:
+        """Make one task loop of loops nested directly in this order; returns its name.
+
+        Constant loops are fused into the first one until there are ``wanted`` tasks; far too many are chunked. A symbolic
+        loop comes first, since a product of symbols cannot be split again.
+        """
+        names = [n for n in names if self.loop(n) is not None]
+        symbolic = [n for n in names if self.static_size(n) is None]
+        if symbolic and names[0] not in symbolic:
+            lead = max(symbolic, key=self.size)
+            names = [lead, *(n for n in names if n != lead)]
+            self.do(Reorder(tuple(names)))
+        task = names[0]
+        for name in names[1:]:
+            if self.size(task) >= wanted or self.static_size(name) is None:
+                break
+            self.do(Fuse(task, name))
+            task = f"{task}_f"
+        if self.size(task) > 4 * wanted:
+            self.do(Chunk(task, -(-self.size(task) // wanted)))
+            task = f"{task}_o"
+        return task
+
+
+def memory_order(stage: Stage) -> list[Var]:
+    """The axes of a stage in the order in which its first output lies in memory, outermost first."""
+    position: dict[Expr, int] = {t: d for d, t in enumerate(stage.targets)}
+    if any(a not in position for a in stage.axes):
+        return list(stage.axes)
+    rank = {d: n for n, d in enumerate(stage.output.layout.order)}
+    return sorted(stage.axes, key=lambda a: rank[position[a]])
+
+
+def extent(v: Var) -> int:
+    """The extent of an axis that decisions are made for: symbols at their hints."""
+    return max(1, hinted(v.extent))
+
+
+def is_static(v: Var) -> bool:
+    """True if the extent of an axis is a constant."""
+    return isinstance(v.extent, Const)
+
+
+def points(stage: Stage) -> int:
+    """How many points a stage has, symbols at their hints."""
+    total = 1
+    for v in (*stage.axes, *stage.reduce_axes):
+        total *= extent(v)
+    return total
+
+

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proof that a scheduled kernel computes its stages.
+
+It reads the scheduled loop IR and the stages, not the steps, so it catches a faulty step as well as a wrong schedule.
+Shown, in this order:
+
+1. every block computes, at its point, the expression of its stage (:mod:`.proof.match`);
+2. every access is inside its buffer (:mod:`.proof.bounds`);
+3. every read finds the value that its stage's expression names, and the kernel's outputs hold theirs at the end, so that
+   every point that is needed runs (:mod:`.proof.dataflow`);
+4. every reduction starts once and takes every update exactly once before it is read (:mod:`.proof.reductions`);
+5. iterations of parallel, vectorized and thread loops share no cell that one of them writes (:mod:`.proof.races`).
+
+Together: by induction over time, every read finds what a run of the stages one after another would give it.
+"""
+
+import time
+from dataclasses import dataclass
+
+import islpy as isl
+
+from tilewright.ir.errors import ScheduleError
+from tilewright.ir.loop import Kernel
+from tilewright.passes.schedule.proof.accesses import Program, collect
+from tilewright.passes.schedule.proof.bounds import check_bounds
+from tilewright.passes.schedule.proof.dataflow import Flow, accesses_of
+from tilewright.passes.schedule.proof.facts import Facts
+from tilewright.passes.schedule.proof.inputs import check_inputs
+from tilewright.passes.schedule.proof.match import Demand, Matcher
+from tilewright.passes.schedule.proof.races import check_races
+from tilewright.passes.schedule.proof.reductions import check_reductions
+
+MAX_OPERATIONS = 20_000_000
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was shown of a kernel, and in how many seconds."""
+
+    kernel: str
+    instances: int
+    reads: int
+    memories: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"'{self.kernel}' is legal: {self.instances} blocks, {self.reads} reads, {self.memories} memories, "
+            f"{self.seconds * 1e3:.1f} ms"
+        )
+
+
+def prove(kernel: Kernel, max_operations: int = MAX_OPERATIONS, allow_reorder: bool = True) -> Proof:
+    """Show that the body of ``kernel`` computes its stages; ScheduleError with a counter-example if it does not.
+
+    ``max_operations`` caps the work of the proof: over it, ScheduleError says so. ``allow_reorder`` lets floating-point sums
+    and products run in another order than the stage's; integer ones and minima and maxima may always.
+    """
+    started = time.perf_counter()
+    context = isl.Context()
+    context.set_max_operations(max_operations)
+    try:
+        program, demands = _prove(kernel, context, allow_reorder)
+    except isl.Error as error:
+        if "operations" not in str(error):
+            raise
+        raise ScheduleError(
+            f"The proof for '{kernel.name}' takes more than {max_operations} operations. "
+            "Use a simpler schedule, or allow more."
+        ) from error
+    seconds = time.perf_counter() - started
+    return Proof(kernel.name, len(program.instances), len(demands), len(program.memories), seconds)
+
+
+def _prove(kernel: Kernel, context: isl.Context, allow_reorder: bool) -> tuple[Program, list[Demand]]:
+    facts = Facts(context)
+    program = collect(kernel)
+    demands = Matcher(program, facts).run()
+    check_bounds(program, facts)
+    check_inputs(program, demands, facts)
+    flows = {}
+    for memory in program.memories:
+        if memory.role == "input":
+            continue
+        accesses = accesses_of(program, memory, demands)
+        if accesses:
+            flows[memory] = Flow(program, memory, accesses, len(memory.loops), facts)
+            flows[memory].solve()
+    check_reductions(program, flows.values(), allow_reorder)
+    check_races(program, facts)
+    return program, demands

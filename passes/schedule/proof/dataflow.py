@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dataflow: what every read finds in memory is what its stage wants.
+
+For one memory, the loops outside its allocation are parameters: every iteration has fresh cells, so a value cannot come from
+another one. Inside, isl's array dataflow analysis (Feautrier, *Dataflow analysis of array and scalar references*, 1991)
+gives for every read the last earlier write of its cell. Writes that start a value (a map, the init of a reduction, a
+copy) are its sources; updates of a reduction modify a value in place and are readers themselves.
+
+Logical cells name values: a source *has* the final value of a cell, or the start of a reduction at it; a read *wants* one.
+Where some pair of a read and its source disagree, or a read has no source, that pair is the counter-example. What
+the kernel returns is read once more after its end.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import islpy as isl
+
+from tilewright.ir.buffer import Buffer
+from tilewright.ir.errors import ScheduleError
+from tilewright.ir.expr import Expr, Var, free_variables, index, reads
+from tilewright.ir.simplify import substitute
+from tilewright.ir.stage import Stage
+from tilewright.passes.schedule.proof import report
+from tilewright.passes.schedule.proof.accesses import Instance, Memory, Program, point_ranges
+from tilewright.passes.schedule.proof.facts import Facts
+from tilewright.passes.schedule.proof.isl_expr import Domain, Frame, closure, index_parts, opaque_atoms
+from tilewright.passes.schedule.proof.match import Demand
+
+
+@dataclass(eq=False)
+class Access:
+    """A write or a read of one memory, as the analysis sees it.
+
+    ``kind``: ``source`` (starts a value), ``update``, ``read`` or ``final`` (the read after the end). ``cell`` is the logical
+    cell of ``buffer`` that it has or wants; ``stage`` the stage that computes it, for sources and updates.
+    """
+
+    kind: str
+    indices: tuple[Expr, ...]
+    buffer: Buffer
+    cell: tuple[Expr, ...]
+    instance: Instance | None = None
+    stage: Stage | None = None
+    variables: tuple[Var, ...] = ()
+    conditions: tuple[Expr, ...] = ()
+    domain: Domain = field(init=False)
+
+    @property
+    def subject(self) -> str:
+        """The name of the isl tuple."""
+        return self.domain.name
+
+
+class Flow:
+    """The accesses of one memory and where their values come from; ``depth`` loops are parameters."""
+
+    def __init__(
+        self, program: Program, memory: Memory, accesses: Sequence[Access], depth: int, facts: Facts
+    ) -> None:
+        self.program = program
+        self.memory = memory
+        self.depth = depth
+        self.facts = facts
+        self.accesses = list(accesses)
+        self.by_name: dict[str, Access] = {}
+        self._build()
+        self.sources = [a for a in self.accesses if a.kind == "source"]
+        self.sinks = [a for a in self.accesses if a.kind != "source"]
+        self.dependence: Any = None
+        self.orphans: Any = None
+
+    # --- isl objects ---
+
+    def _build(self) -> None:
+        outer = [loop.var for loop in self.memory.loops[: self.depth]]
+        asked: list[Expr] = list(outer)
+        dims: list[list[Expr]] = []
+        parameters: dict[Expr, None] = dict.fromkeys(outer)
+        for access in self.accesses:
+            inner = list(access.variables[self.depth :])
+            parts = [*access.indices, *access.cell, *self._points(access), *(v.extent for v in inner)]
+            parts += [p for c in access.conditions for p in index_parts(c)]
+            parts += [e for pair in _ranges(self.program, access) for e in pair]
+            opaque = dict.fromkeys(o for e in parts for o in opaque_atoms(e))
+            moving = set(inner)
+            for o in opaque:
+                if free_variables(o) & moving or reads(o):
+                    inner.append(o)  # type: ignore[arg-type]
+                else:
+                    parameters[o] = None
+            dims.append(list(inner))
+            asked += parts
+        inside = {d for group in dims for d in group}
+        for e in closure([*asked, *parameters]):
+            if e not in inside:
+                parameters.setdefault(e)
+        self.frame = Frame(self.facts.context, list(parameters))
+        for number, (access, group) in enumerate(zip(self.accesses, dims, strict=True)):
+            access.domain = self._domain(access, f"S{number}", group)
+            self.by_name[access.domain.name] = access
+
+    def _points(self, access: Access) -> tuple[Expr, ...]:
+        return access.instance.point if access.instance is not None else ()
+
+    def _domain(self, access: Access, name: str, dims: list[Expr]) -> Domain:
+        domain = Domain(self.frame, name, dims, dims)
+        for condition in access.conditions:
+            domain.set = domain.where(domain.set, condition)
+        if access.kind == "source" and not domain.exact:
+            raise ScheduleError(
+                f"Block '{access.instance.name if access.instance else ''}' runs under a condition on values, so that it is "
+                "not known which cells it writes. Put the condition into the value."
+            )
+        if access.kind == "read":
+            for e, extent in _ranges(self.program, access):
+                domain.set = domain.within(domain.set, e, extent)
+        return domain
+
+    def touched(self, access: Access) -> Any:
+        """The map from an access's iterations to the memory's cells."""
+        return access.domain.map(access.indices, "M").intersect_domain(access.domain.set)
+
+    def _stamp(self, access: Access) -> list[Expr]:
+        """When an access happens, relative to the loops outside the allocation."""
+        if access.instance is None:
+            return [index(1 << 30)]
+        place = access.instance.place
+        stamp: list[Expr] = [index(place.position[self.depth])]
+        for number in range(self.depth, len(place.loops)):
+            stamp += [place.variables[number], index(place.position[number + 1])]
+        return stamp
+
+    def _schedule(self) -> Any:
+        """The map from all iterations to time vectors; a write comes just after the reads of its block."""
+        stamps = [self._stamp(a) for a in self.accesses]
+        length = max(map(len, stamps))
+        for access, stamp in zip(self.accesses, stamps, strict=True):
+            stamp += [index(0)] * (length - len(stamp))
+            stamp.append(index(1 if access.kind == "source" else 0))
+        return _union(a.domain.map(s, "T") for a, s in zip(self.accesses, stamps, strict=True))
+
+    # --- analysis ---
+
+    def solve(self) -> None:
+        """Find the source of every read; ScheduleError if one has none, or the wrong one."""
+        if not self.sinks:
+            return
+        sinks = _union(self.touched(a) for a in self.sinks).intersect_params(self.frame.known)
+        self.schedule = self._schedule()
+        info = isl.UnionAccessInfo.from_sink(sinks)
+        if self.sources:
+            info = info.set_must_source(_union(self.touched(a) for a in self.sources))
+        flow = info.set_schedule_map(self.schedule).compute_flow()
+        self.dependence = flow.get_must_dependence()
+        self._check_orphans(flow.get_must_no_source().domain())
+        self._check_sources()
+
+    def _check_orphans(self, orphans: Any) -> None:
+        for piece in _pieces(orphans, "get_set_list"):
+            access = self.by_name[piece.get_tuple_name()]
+            if access.kind == "update" and access.instance is not None:
+                domain = access.domain
+                for e, extent in _ranges(self.program, access)[: len(access.instance.point)]:
+                    piece = domain.within(piece, e, extent)
+            if piece.is_empty():
+                continue
+            values = report.values_of(piece.sample_point(), access.domain)
+            raise ScheduleError(
+                f"{self._reader(access, values)}, but nothing has written "
+                f"{report.cell(self.memory.buffer, access.indices, values)} before{report.symbols(values)}. "
+                "Compute that cell first, in the same iteration of the loops outside its buffer."
+            )
+
+    def _check_sources(self) -> None:
+        wants = []
+        for access in self.sinks:
+            if access.kind == "update":
+                assert access.stage is not None
+                wants.append(access.domain.map(access.cell, f"start {access.stage.name}"))
+                continue
+            wants.append(access.domain.map(access.cell, f"final {access.buffer.name}"))
+            for stage in self.program.kernel.stages:
+                if stage.kind == "reduce" and access.buffer in stage.outputs:
+                    wants.append(access.domain.map(access.cell, f"start {stage.name}"))
+        has = []
+        for access in self.sources:
+            starts = access.instance is not None and access.instance.part == "init"
+            label = f"start {access.stage.name}" if starts and access.stage else f"final {access.buffer.name}"
+            has.append(access.domain.map(access.cell, label))
+        if not has:
+            return
+        agreeing = _union(has).apply_range(_union(wants).reverse())
+        wrong = self.dependence.subtract(agreeing)
+        for piece in _pieces(wrong, "get_map_list"):
+            source = self.by_name[piece.get_tuple_name(isl.dim_type.in_)]
+            sink = self.by_name[piece.get_tuple_name(isl.dim_type.out)]
+            point = piece.wrap().sample_point()
+            before = report.values_of(point, source.domain)
+            values = report.values_of(point, sink.domain, len(source.domain.dims))
+            assert source.instance is not None
+            raise ScheduleError(
+                f"{self._reader(sink, values)}, but {report.cell(self.memory.buffer, sink.indices, values)} was last "
+                f"written by {report.instance(source.instance, {**values, **before})}{report.symbols(values)}. "
+                "Reorder, or compute the cell again before it is read."
+            )
+
+    def _reader(self, access: Access, values: report.Values) -> str:
+        wanted = report.cell(access.buffer, access.cell, values)
+        if access.instance is None:
+            return f"The kernel returns {wanted}"
+        if access.kind == "update":
+            return f"Block {report.instance(access.instance, values)} updates {wanted}"
+        return f"Block {report.instance(access.instance, values)} needs {wanted}"
+
+
+def _ranges(program: Program, access: Access) -> list[tuple[Expr, Expr]]:
+    return [] if access.instance is None else point_ranges(program, access.instance, access.buffer)
+
+
+def accesses_of(program: Program, memory: Memory, demands: Sequence[Demand]) -> list[Access]:
+    """Every access of a memory that matters to what its cells hold."""
+    copied = {d.instance: d.buffer for d in demands if d.instance.part == "copy"}
+    found: list[Access] = []
+    for instance in program.instances:
+        place = instance.place
+        stage = None if instance.part == "copy" else program.stage(instance.stage)
+        for number, write in enumerate(instance.writes):
+            if write.memory is not memory:
+                continue
+            kind = "update" if instance.part == "update" else "source"
+            buffer = copied[instance] if stage is None else stage.outputs[number]
+            cell = instance.point if stage is None else _target(stage, instance.point)
+            found.append(
+                Access(kind, write.indices, buffer, cell, instance, stage, place.variables, place.conditions)
+            )
+    for demand in demands:
+        if demand.memory is memory:
+            place = demand.instance.place
+            conditions = (*place.conditions, *demand.conditions)
+            found.append(
+                Access(
+                    "read", demand.indices, demand.buffer, demand.cell, demand.instance,
+                    None, place.variables, conditions,
+                )
+            )  # fmt: skip
+    if memory.role == "output":
+        for stage in program.kernel.stages:
+            if memory.buffer in stage.outputs:
+                cell = stage.targets
+                found.append(Access("final", cell, memory.buffer, cell, None, stage, stage.axes))
+    return found
+
+
+def _target(stage: Stage, point: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    known: dict[Expr, Expr] = dict(zip(stage.axes, point))
+    return tuple(substitute(t, known) for t in stage.targets)
+
+
+def _union(maps: Iterable[Any]) -> Any:
+    """The union of maps of different tuples."""
+    total: Any = None
+    for m in maps:
+        piece = isl.UnionMap.from_map(m)
+        total = piece if total is None else total.union(piece)
+    return total
+
+
+def _pieces(union: Any, listing: str) -> Iterator[Any]:
+    """The non-empty members of a union of sets or maps."""
+    members = getattr(union, listing)()
+    for number in range(members.n_set() if listing == "get_set_list" else members.n_map()):
+        piece = members.get_at(number)
+        if not piece.is_empty():
+            yield piece
