@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cache of compiled objects on disk, addressed by content.
+
+The key is everything that enters code generation; its SHA-256, together with the versions of the
+compiler and of LLVM, names the file, and the entry holds the full key, which must match. An entry
+is written to a temporary file and renamed, so writers need no lock and readers never see half of
+one; a checksum catches the rest. The cache only saves time: a damaged entry, a full disk or a
+folder that cannot be written costs a compilation and a warning, never an error.
+
+Entry: magic, then the lengths of key and object (u64 each), SHA-256 of key and object together,
+key, object."""
+
+import contextlib
+import hashlib
+import logging
+import os
+import struct
+import tempfile
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+_log = logging.getLogger("tilewright")
+_MAGIC = b"TWOBJ\x00\x00\x01"
+_HEADER = struct.Struct("<8sQQ32s")
+DEFAULT_CAPACITY = 1 << 30
+_KEPT_SHARE = 0.8
+
+
+def default_folder() -> Path:
+    """``TILEWRIGHT_CACHE_DIR``, else the user's cache folder."""
+    chosen = os.environ.get("TILEWRIGHT_CACHE_DIR")
+    if chosen:
+        return Path(chosen) / "objects"
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("tilewright")) / "objects"
+
+
+def _versions() -> bytes:
+    parts = []
+    for package in ("tilewright", "llvmlite"):
+        try:
+            parts.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            parts.append(f"{package} unknown")
+    return "\n".join(parts).encode()
+
+
+class CompileCache:
+    """Objects by key, at most ``capacity`` bytes of them; the least recently used go first."""
+
+    def __init__(self, folder: Path | None = None, capacity: int = DEFAULT_CAPACITY) -> None:
+        self.folder = folder or default_folder()
+        self.capacity = capacity
+        self._versions = _versions()
+        self._written = 0
+        self._usable = True
+
+    def get(self, key: bytes) -> bytes | None:
+        """The object stored under ``key``, or None; a damaged entry is removed."""
+        full = self._full(key)
+        path = self._path(full)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._warn(f"Entry '{path}' of the compile cache cannot be read: {error.strerror}.")
+            return None
+        found = _unpack(data, full)
+        if found is None:
+            self._warn(f"Entry '{path}' of the compile cache is damaged; it is compiled again.")
+            path.unlink(missing_ok=True)
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return found
+
+    def put(self, key: bytes, obj: bytes) -> None:
+        """Store an object; failure to do so is only logged."""
+        if not self._usable:
+            return
+        full = self._full(key)
+        path = self._path(full)
+        data = _HEADER.pack(_MAGIC, len(full), len(obj), _digest(full, obj)) + full + obj
+        temporary = ""
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+            with os.fdopen(handle, "wb") as f:
+                f.write(data)
+            os.replace(temporary, path)
+        except OSError as error:
+            self._usable = False
+            self._warn(
+                f"Compile cache '{self.folder}' cannot be written: {error.strerror}. "
+                "Compiled code is not kept."
+            )
+            if temporary:
+                Path(temporary).unlink(missing_ok=True)
+            return
+        self._written += len(data)
+        if self._written > self.capacity // 16:
+            self._written = 0
+            self.trim()
+
+    def trim(self) -> None:
+        """Remove the least recently used entries if the cache is over its capacity, and stale
+        temporary files.
+        """
+        entries: list[tuple[float, int, Path]] = []
+        for path in self.folder.glob("*/*"):
+            try:
+                status = path.stat()
+            except OSError:
+                continue
+            entries.append((status.st_mtime, status.st_size, path))
+        total = sum(size for _, size, _ in entries)
+        if total <= self.capacity:
+            return
+        for _, size, path in sorted(entries):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError:
+                continue
+            total -= size
+            if total <= self.capacity * _KEPT_SHARE:
+                return
+
+    def _full(self, key: bytes) -> bytes:
+        return self._versions + b"\n" + key
+
+    def _path(self, full: bytes) -> Path:
+        name = hashlib.sha256(full).hexdigest()
+        return self.folder / name[:2] / name[2:]
+
+    def _warn(self, message: str) -> None:
+        _log.warning(message)
+
+
+def _digest(key: bytes, obj: bytes) -> bytes:
+    return hashlib.sha256(struct.pack("<Q", len(key)) + key + obj).digest()
+
+
+def _unpack(data: bytes, key: bytes) -> bytes | None:
+    """The object of an entry; None unless it is whole and stored under exactly this key."""
+    if len(data) < _HEADER.size:
+        return None
+    magic, key_bytes, object_bytes, digest = _HEADER.unpack_from(data)
+    if magic != _MAGIC or len(data) != _HEADER.size + key_bytes + object_bytes:
+        return None
+    stored = data[_HEADER.size : _HEADER.size + key_bytes]
+    obj = data[_HEADER.size + key_bytes :]
+    return obj if stored == key and digest == _digest(stored, obj) else None

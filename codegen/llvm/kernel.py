@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels: scheduled loop IR to one LLVM function with the kernel ABI.
+
+Loops become explicit vectors, unrolled copies and counted loops exactly as the schedule says;
+nothing is left to LLVM's vectorisers. The outermost parallel loop is the task loop over ``[begin,
+end)``. A vectorised loop whose body cannot run in lockstep (a ``while``, an inner extent that
+differs between lanes, a vectorised loop in another) is unrolled instead, which computes the same.
+"""
+
+from tilewright.codegen.llvm.builder import Block as BasicBlock
+from tilewright.codegen.llvm.builder import Builder, Module, Value, constant
+from tilewright.codegen.llvm.environment import Environment
+from tilewright.codegen.llvm.expressions import ExpressionEmitter
+from tilewright.codegen.llvm.indices import integer_constant
+from tilewright.codegen.llvm.memory import Place, alias_scopes, memory_element
+from tilewright.ir.buffer import Buffer
+from tilewright.ir.dtypes import INDEX
+from tilewright.ir.errors import CodegenError
+from tilewright.ir.expr import Expr, Symbol, Var, free_variables
+from tilewright.ir.loop import (
+    Alloc,
+    Barrier,
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    While,
+    walk,
+)
+from tilewright.ir.simplify import lower
+from tilewright.ir.target import Target
+from tilewright.passes.loop.workspace import plan_workspace
+
+MAX_UNROLLED = 1 << 14
+_ATTRIBUTES = 'nounwind "no-builtins"'
+
+
+def emit_kernel(kernel: Kernel, target: Target) -> str:
+    """LLVM IR text of a module that defines the function of ``kernel``; raises CodegenError naming
+    it.
+    """
+    try:
+        return KernelEmitter(kernel, target).emit()
+    except CodegenError as error:
+        raise CodegenError(f"Kernel '{kernel.name}': {error}") from error
+
+
+class StatementEmitter:
+    """Emits statements of kernels; the host program's emitter adds its own."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+        self.environment = Environment(builder)
+        self.expressions = ExpressionEmitter(builder, self.environment)
+
+    # --- statements -------------------------------------------------------------------------------
+
+    def statement(self, s: Stmt) -> None:
+        """Emit one statement."""
+        self.environment.new_statement()
+        match s:
+            case Seq(stmts):
+                for child in stmts:
+                    self.statement(child)
+            case Block(_, _, _, body):
+                self.statement(body)
+            case For():
+                self._for(s)
+            case Store(buffer, indices, value):
+                self.expressions.memory.store(buffer, indices, self.expressions.value(value))
+            case Let(var, value, body):
+                self._let(var, value, body)
+            case If(condition, then, otherwise):
+                self._if(condition, then, otherwise)
+            case While(condition, body):
+                self._while(condition, body)
+            case Alloc(buffer, body):
+                self._alloc(buffer, body)
+            case Barrier():
+                pass
+            case _:
+                raise CodegenError(f"Statement '{type(s).__name__}' has no code here.")
+
+    def _let(self, var: Expr, value: Expr, body: Stmt) -> None:
+        env = self.environment
+        bound = (
+            self.expressions.indices.index(value)
+            if var.dtype is INDEX
+            else self.expressions.value(value)
+        )
+        with env.scope(self.builder.block), env.bound(var, bound):
+            self.statement(body)
+
+    def _alloc(self, buffer: Buffer, body: Stmt) -> None:
+        raise CodegenError(f"Buffer '{buffer.name}' cannot be allocated here.")
+
+    # --- loops ------------------------------------------------------------------------------------
+
+    def _for(self, loop: For) -> None:
+        env, var = self.environment, loop.var
+        extent = env.resolve(var.extent)
+        number = integer_constant(extent)
+        if number is not None and number <= 1:
+            if number == 1:
+                self._unrolled(loop, 1)
+            return
+        match loop.kind:
+            case "serial" | "parallel":
+                self._counted(
+                    loop, constant(0, "i64"), self.expressions.indices.index(extent), extent
+                )
+            case "unrolled":
+                self._unrolled(loop, self._constant_extent(loop, number))
+            case "vectorized":
+                lanes = self._constant_extent(loop, number)
+                if env.lane is not None or not _runs_in_lockstep(loop):
+                    self._unrolled(loop, lanes)
+                else:
+                    with env.scope(self.builder.block), env.bound_lanes(var, lanes):
+                        self.statement(loop.body)
+            case _:
+                raise CodegenError(f"A '{loop.kind}' loop runs on a GPU only.")
+
+    def _constant_extent(self, loop: For, number: int | None) -> int:
+        if number is None or number > MAX_UNROLLED:
+            raise CodegenError(
+                f"Loop '{loop.var.name}' is {loop.kind}, so its extent '{loop.var.extent}' must be "
+                f"a constant of at most {MAX_UNROLLED}. Split it first."
+            )
+        return number
+
+    def _unrolled(self, loop: For, count: int) -> None:
+        for i in range(count):
+            with self.environment.bound_constant(loop.var, i):
+                self.statement(loop.body)
+
+    def _counted(self, loop: For, begin: Value, end: Value, extent: Expr | None) -> None:
+        """A loop tested at its end; a test before it where the extent may be 0."""
+        b = self.builder
+        before, body, after = b.block, b.new_block("loop"), b.new_block("done")
+        if extent is not None and lower(extent) >= 1:
+            b.branch(body)
+        else:
+            b.branch_if(b.compare("slt", begin, end), body, after)
+        b.enter(body)
+        counter = Value(b.name(), "i64")
+        with self.environment.scope(before), self.environment.bound(loop.var, counter):
+            self.statement(loop.body)
+        following = b.op("add nuw nsw", counter, constant(1, "i64"))
+        body.lines.insert(
+            0,
+            f"  {counter.text} = phi i64 [ {begin.text}, %{before.label} ], "
+            f"[ {following.text}, %{b.block.label} ]",
+        )
+        b.branch_if(b.compare("slt", following, end), body, after)
+        b.enter(after)
+
+    def _while(self, condition: Expr, body: Stmt) -> None:
+        b, env = self.builder, self.environment
+        before, test, inside, after = b.block, *(b.new_block(n) for n in ("while", "do", "done"))
+        b.branch(test)
+        b.enter(test)
+        with env.scope(before):
+            truth = self.expressions.value(condition)
+            fork = b.block
+            b.branch_if(truth, inside, after)
+            with env.scope(fork):
+                b.enter(inside)
+                self.statement(body)
+                b.branch(test)
+        b.enter(after)
+
+    # --- conditions -------------------------------------------------------------------------------
+
+    def _if(self, condition: Expr, then: Stmt, otherwise: Stmt | None) -> None:
+        b = self.builder
+        truth = self.expressions.value(condition)
+        if truth.lanes:
+            self._masked(truth, then)
+            if otherwise is not None:
+                self._masked(b.op("xor", truth, b.like(True, truth)), otherwise)
+            return
+        fork, inside, after = b.block, b.new_block("then"), b.new_block("endif")
+        outside = b.new_block("else") if otherwise is not None else after
+        b.branch_if(truth, inside, outside)
+        self._branch(then, fork, inside, after)
+        if otherwise is not None:
+            self._branch(otherwise, fork, outside, after)
+        b.enter(after)
+
+    def _branch(self, body: Stmt, fork: BasicBlock, inside: BasicBlock, after: BasicBlock) -> None:
+        with self.environment.scope(fork):
+            self.builder.enter(inside)
+            self.statement(body)
+            self.builder.branch(after)
+
+    def _masked(self, truth: Value, body: Stmt) -> None:
+        """``body`` for the lanes where ``truth`` holds, if there are any."""
+        b, env = self.builder, self.environment
+        mask = truth if env.mask is None else b.op("and", env.mask, truth)
+        fork, inside, after = b.block, b.new_block("some"), b.new_block("endif")
+        b.branch_if(b.any_lane(mask), inside, after)
+        with env.scope(fork), env.masked(mask):
+            b.enter(inside)
+            self.statement(body)
+            b.branch(after)
+        b.enter(after)
+
+
+class KernelEmitter(StatementEmitter):
+    """Emits one kernel."""
+
+    def __init__(self, kernel: Kernel, target: Target) -> None:
+        self.module = Module(target)
+        super().__init__(Builder(self.module))
+        self.kernel = kernel
+        self.plan = plan_workspace(kernel)
+
+    def emit(self) -> str:
+        """The text of the kernel's module."""
+        b, kernel = self.builder, self.kernel
+        self._bind_arguments()
+        begin, end = Value("%begin", "i64"), Value("%end", "i64")
+        body = kernel.body
+        if isinstance(body, For) and body.kind == "parallel":
+            self._counted(body, begin, end, None)
+        else:
+            once, done = b.new_block("once"), b.new_block("return")
+            fork = b.block
+            b.branch_if(b.compare("slt", begin, end), once, done)
+            with self.environment.scope(fork):
+                b.enter(once)
+                self.statement(body)
+                b.branch(done)
+            b.enter(done)
+        b.ret(constant(0, "i32"))
+        self.module.functions.append(
+            f"define i32 @{kernel.name}(ptr %args, i64 %begin, i64 %end, ptr %workspace) "
+            f"{_ATTRIBUTES} {{\n{b.body()}\n}}"
+        )
+        return self.module.text()
+
+    def _bind_arguments(self) -> None:
+        b, env, kernel = self.builder, self.environment, self.kernel
+        buffers = (*kernel.inputs, *kernel.outputs)
+        written = {s.buffer for s in walk(kernel.body) if isinstance(s, Store)}
+        names = [x.name for x in (*buffers, *self.plan.offsets)]
+        self.alias = alias_scopes(self.module, names, self.plan.overlapping)
+        arguments: list[Buffer | Symbol] = [*buffers, *kernel.symbols]
+        for number, argument in enumerate(arguments):
+            slot = b.emit(f"getelementptr i8, ptr %args, i64 {8 * number}", "ptr")
+            if isinstance(argument, Buffer):
+                pointer = b.emit(f"load ptr, {slot}, align 8", "ptr")
+                self.expressions.memory.places[argument] = Place(
+                    pointer,
+                    0,
+                    argument.dtype.bytes,
+                    argument not in written,
+                    alias=self.alias[argument.name],
+                )
+            else:
+                env.values[argument] = b.emit(f"load i64, {slot}, align 8", "i64")
+                env.depths[argument] = 0
+        for buffer, offset in self.plan.offsets.items():
+            start = self.expressions.indices.index(offset)
+            pointer = b.emit(f"getelementptr i8, ptr %workspace, {start}", "ptr")
+            self.expressions.memory.places[buffer] = Place(
+                pointer, 0, 64, alias=self.alias[buffer.name]
+            )
+
+    def _alloc(self, buffer: Buffer, body: Stmt) -> None:
+        env, places = self.environment, self.expressions.memory.places
+        if buffer.scope == "register":
+            # The copies of an unrolled loop take turns in one place.
+            if buffer not in places or places[buffer].lanes != env.lanes:
+                places[buffer] = self._register_place(buffer)
+        elif buffer.scope not in ("register", "workspace"):
+            raise CodegenError(f"Buffer '{buffer.name}' of scope '{buffer.scope}' needs a GPU.")
+        place = places[buffer]
+        place.private, place.lanes = env.lane, env.lanes
+        self.statement(body)
+
+    def _register_place(self, buffer: Buffer) -> Place:
+        env = self.environment
+        size = integer_constant(env.resolve(buffer.layout.size(buffer.shape)))
+        if size is None:
+            raise CodegenError(
+                f"Register buffer '{buffer.name}' has the symbolic shape {list(buffer.shape)}. "
+                "Registers need constant extents: use the scope 'workspace'."
+            )
+        target = self.module.target
+        align = target.vector_bits // 8
+        element = memory_element(buffer.dtype, target)
+        return Place(self.builder.allocate(element, size * max(1, env.lanes), align), 0, align)
+
+
+def _runs_in_lockstep(loop: For) -> bool:
+    """True if the lanes of a vectorised loop can execute its body together."""
+    for s in walk(loop.body):
+        if isinstance(s, While) or (isinstance(s, For) and s.kind == "vectorized"):
+            return False
+        if isinstance(s, For) and _depends(s.var, loop.var):
+            return False
+    return True
+
+
+def _depends(inner: Var, outer: Var) -> bool:
+    return outer in free_variables(inner.extent)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The math library: elementary functions on vectors, each from one polynomial description."""

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Placement of a kernel's workspace buffers in the scratch memory of one task.
+
+Buffers live from the brace that opens their ``alloc`` to the one that closes it, so a stack
+suffices: a buffer starts where the buffers around it end, aligned to 64 bytes, and neighbours share
+memory. Sizes may be symbolic; where one depends on a loop variable, its greatest value counts. A
+buffer allocated inside a vectorised loop exists once a lane."""
+
+from dataclasses import dataclass
+
+from tilewright.ir.buffer import Buffer
+from tilewright.ir.errors import CodegenError
+from tilewright.ir.expr import Expr, Var, add, free_variables, index, mul
+from tilewright.ir.loop import Alloc, For, Kernel, Stmt, children
+from tilewright.ir.simplify import ceildiv, eliminate, maximum
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class WorkspacePlan:
+    """``offsets``: where each buffer starts, in bytes; ``total``: the bytes of one task;
+    ``overlapping``: pairs of buffer names that may share memory."""
+
+    offsets: dict[Buffer, Expr]
+    total: Expr
+    overlapping: set[frozenset[str]]
+
+
+def workspace_bytes(kernel: Kernel) -> Expr:
+    """The scratch memory of one task in bytes, an expression over the kernel's symbols."""
+    return plan_workspace(kernel).total
+
+
+def plan_workspace(kernel: Kernel) -> WorkspacePlan:
+    """Offsets of all workspace buffers; CodegenError if a size is not bounded by the kernel's
+    symbols.
+    """
+    offsets: dict[Buffer, Expr] = {}
+    around: dict[Buffer, tuple[Buffer, ...]] = {}
+    total: Expr = index(0)
+    stack: list[tuple[Stmt, Expr, int, tuple[Buffer, ...]]] = [(kernel.body, index(0), 1, ())]
+    while stack:
+        s, start, lanes, outer = stack.pop()
+        if isinstance(s, For) and s.kind == "vectorized":
+            lanes *= int(str(s.var.extent))
+        if isinstance(s, Alloc) and s.buffer.scope == "workspace":
+            # The same buffer may be allocated in several places: it then takes the furthest.
+            offsets[s.buffer] = maximum(offsets.get(s.buffer, start), start)
+            around[s.buffer] = (*around.get(s.buffer, ()), *outer)
+            start = add(offsets[s.buffer], _aligned(mul(_bytes(kernel, s.buffer), lanes)))
+            total = maximum(total, start)
+            outer = (*outer, s.buffer)
+        stack.extend((c, start, lanes, outer) for c in reversed(children(s)))
+    names = list(offsets)
+    overlapping = {
+        frozenset((a.name, b.name))
+        for a in names
+        for b in names
+        if a is not b and a not in around[b] and b not in around[a]
+    }
+    return WorkspacePlan(offsets, total, overlapping)
+
+
+def _bytes(kernel: Kernel, buffer: Buffer) -> Expr:
+    size = mul(buffer.layout.size(buffer.shape), buffer.dtype.bytes)
+    bounded = eliminate(size, lambda _: True, least=False)
+    if bounded is None or any(isinstance(v, Var) for v in free_variables(bounded)):
+        raise CodegenError(
+            f"The size of workspace buffer '{buffer.name}' in kernel '{kernel.name}' is '{size}', "
+            "which no symbol bounds. Allocate it outside of the loop that its shape depends on."
+        )
+    return bounded
+
+
+def _aligned(size: Expr) -> Expr:
+    return mul(ceildiv(size, ALIGNMENT), ALIGNMENT)
