@@ -27,6 +27,10 @@ class VerifyError(TilewrightError):
     """An invariant of the graph IR or of the loop IR does not hold."""
 
 
+class InterpreterError(TilewrightError):
+    """A reference interpreter met a fault: an access out of bounds, memory read before written."""
+
+
 class PassError(TilewrightError):
     """A pass is unknown, has an unknown option, or cannot handle what it was given."""
 

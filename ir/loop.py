@@ -32,7 +32,7 @@ from typing import Union
 
 from tilewright.ir.buffer import Buffer, buffer
 from tilewright.ir.dtypes import I64
-from tilewright.ir.expr import Expr, Scalar, Symbol, Var
+from tilewright.ir.expr import Expr, Scalar, Symbol, Var, reads
 from tilewright.ir.interning import Term
 from tilewright.ir.simplify import substitute
 from tilewright.ir.stage import Stage
@@ -299,6 +299,20 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
         case Alloc(buffer, _) | Output(buffer, _):
             return buffer.shape
     return ()
+
+
+def outer_buffers(s: Stmt) -> list[Buffer]:
+    """The buffers that ``s`` reads or writes and does not allocate."""
+    own: set[Buffer] = set()
+    found: dict[Buffer, None] = {}
+    for node in walk(s):
+        if isinstance(node, Alloc):
+            own.add(node.buffer)
+        for e in expressions(node):
+            found.update(dict.fromkeys(read.buffer for read in reads(e)))
+        if isinstance(node, Store):
+            found[node.buffer] = None
+    return [b for b in found if b not in own]
 
 
 def map_stmt(

@@ -20,7 +20,7 @@ made smaller.
 import json
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.expr import Symbol, reads
+from tilewright.ir.expr import Symbol
 from tilewright.ir.loop import (
     Alloc,
     Barrier,
@@ -38,8 +38,7 @@ from tilewright.ir.loop import (
     Stmt,
     Store,
     While,
-    expressions,
-    walk,
+    outer_buffers,
 )
 
 
@@ -86,20 +85,6 @@ def stage_buffers(k: Kernel) -> list[Buffer]:
             found.update(dict.fromkeys(outer_buffers(stage.body)))
         found.update(dict.fromkeys(stage.outputs))
     return [b for b in found if b not in k.inputs and b not in k.outputs]
-
-
-def outer_buffers(s: Stmt) -> list[Buffer]:
-    """The buffers that ``s`` reads or writes and does not allocate."""
-    own: set[Buffer] = set()
-    found: dict[Buffer, None] = {}
-    for node in walk(s):
-        if isinstance(node, Alloc):
-            own.add(node.buffer)
-        for e in expressions(node):
-            found.update(dict.fromkeys(read.buffer for read in reads(e)))
-        if isinstance(node, Store):
-            found[node.buffer] = None
-    return [b for b in found if b not in own]
 
 
 def host_text(h: HostProgram) -> str:
