@@ -22,6 +22,9 @@ from tilewright.runtime.dtypes import DType
 from tilewright.runtime.errors import InputError, StateError
 
 _export: Callable[[Any], c_char] = c_char.from_buffer
+_addressof = addressof
+_ndarray = np.ndarray
+_empty = np.empty
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,6 @@ class _Slot:
     row: DType
     dtype: "np.dtype[Any]"
     storage: "np.dtype[Any]"
-    misalignment: int  # mask of the address bits that must be zero
     value: library.Value
     extents: Any  # c_int64 array of the rank's length
     rank: int
@@ -55,6 +57,12 @@ class _Slot:
             )
         self.extents[:] = shape
         self.shape = shape
+
+    def describe(self, kind: int) -> None:
+        """Points the struct at the slot's own shape; a run may have set it to another."""
+        self.value.kind = kind
+        self.value.shape = addressof(self.extents)
+        self.value.strides = None
 
 
 @dataclass(slots=True)
@@ -92,7 +100,6 @@ def _make_slots(ports: list[Port], dtypes: list[DType], values: Any) -> list[_Sl
                 dtype,
                 dtype.numpy,
                 dtype.storage,
-                dtype.alignment - 1,
                 value,
                 extents,
                 len(port.shape),
@@ -140,8 +147,13 @@ class Context:
         self._inputs = _make_slots(inputs, dtypes[0], self._inputs_c)
         self._outputs = _make_slots(outputs, dtypes[1], self._outputs_c)
         self._sources = [_dim_sources(inputs, port) for port in outputs]
-        self._shapes: list[tuple[int, ...] | None] = [None] * len(outputs)
-        self._stale = True  # the output shapes do not belong to the slots' input shapes
+        self._input_rows = [
+            (slot, slot.name, slot.dtype, slot.value, slot.row.alignment - 1)
+            for slot in self._inputs
+        ]
+        self._output_rows: list[tuple[str, tuple[int, ...], Any, Any, library.Value]] = []
+        self._open: list[_Slot] = []  # outputs of unknown shape
+        self._stale = True  # the output rows do not belong to the slots' input shapes
         self._allocated = _Allocated([slot.dtype for slot in self._outputs])
         self._allocate = library.ALLOCATE(self._allocated.allocate)
         self._profile = library.PROFILE()
@@ -171,88 +183,87 @@ class Context:
         exports: list[Any] = []  # keeps the arrays' memory where it is
         if len(feeds) != len(self._inputs):
             self._check_names(feeds)
-        for slot in self._inputs:
+        for slot, name, dtype, value, misalignment in self._input_rows:
             try:
-                array = feeds[slot.name]
+                array = feeds[name]
             except KeyError:
                 self._check_names(feeds)
                 raise
-            if type(array) is not np.ndarray or array.dtype is not slot.dtype:
-                array = prepare(slot.name, array, slot.row)
-            shape = array.shape
-            if shape != slot.shape:
+            if type(array) is not _ndarray or array.dtype is not dtype:
+                array = prepare(name, array, slot.row)
+            if array.shape != slot.shape:
                 self._stale = True
                 slot.shape = None
-                slot.set_shape(shape, "Input")
+                slot.set_shape(array.shape, "Input")
             try:
                 export = _export(array)
-                place = addressof(export)
-                if place & slot.misalignment:
+                place = _addressof(export)
+                if place & misalignment:
                     raise BufferError
                 exports.append(export)
             except (TypeError, ValueError, BufferError):  # empty, read-only, strided, ml_dtypes
-                array = prepare(slot.name, array, slot.row)
+                array = prepare(name, array, slot.row)
                 place = address(array)
                 exports.append(array)
-            slot.value.data = place
+            value.data = place
         if self._stale:
             self._find_shapes()
-        results = self._make_outputs(exports, out)
+        for slot in self._open:
+            slot.describe(library.KIND_NONE)  # the last run has filled it in
+        results = {} if out is None else self._supply(out)
+        for name, shape, storage, dtype, value in self._output_rows:
+            if name in results:
+                continue
+            array = _empty(shape, storage)
+            try:
+                export = _export(array)
+                exports.append(export)
+                value.data = _addressof(export)
+            except ValueError:  # empty
+                value.data = None
+            results[name] = array if storage is dtype else array.view(dtype)
         status = self._run(*self._arguments)
         if status:
             self._raise(status)
-        if self._allocated.arrays:
-            results.update(
-                (self._outputs[index].name, array)
-                for index, array in self._allocated.arrays.items()
-            )
-            self._allocated.arrays.clear()
-            results = {slot.name: results[slot.name] for slot in self._outputs}
+        return results if out is None and not self._open else self._collect(results)
+
+    def _supply(self, out: Mapping[str, Any]) -> dict[str, Array]:
+        """Sets the memory that the caller supplies for outputs."""
+        results: dict[str, Array] = {}
+        for name in out:
+            slot = next((slot for slot in self._outputs if slot.name == name), None)
+            if slot is None:
+                raise InputError(f"'{name}' is no output.")
+            array = check_supplied(name, out[name], slot.row)
+            self._stale = True  # the next run finds its own shapes again
+            slot.set_shape(array.shape, "The array for output")
+            slot.describe(library.KIND_TENSOR)
+            slot.value.data = address(array)
+            results[name] = array
         return results
 
-    def _make_outputs(self, exports: list[Any], out: Mapping[str, Any] | None) -> dict[str, Array]:
-        """Arrays for the outputs whose shapes are known, set in the C structs."""
-        results = {}
-        for slot, shape in zip(self._outputs, self._shapes):
-            value = slot.value
-            if out is not None and slot.name in out:
-                array = check_supplied(slot.name, out[slot.name], slot.row)
-                slot.set_shape(array.shape, "The array for output")
-                value.shape = addressof(slot.extents)  # the last run may have set its own
-                value.strides = None
-                value.data = address(array)
-                self._stale = True
-            elif shape is None:
-                value.kind = library.KIND_NONE
-                continue
-            else:
-                array = np.empty(shape, slot.storage)
-                try:
-                    export = _export(array)
-                    exports.append(export)
-                    value.data = addressof(export)
-                except ValueError:  # empty
-                    value.data = None
-                if slot.storage is not slot.dtype:
-                    array = array.view(slot.dtype)
-            value.kind = library.KIND_TENSOR
-            results[slot.name] = array
-        if out is not None and not out.keys() <= {slot.name for slot in self._outputs}:
-            raise InputError(f"'{next(iter(out.keys() - results.keys()))}' is no output.")
-        return results
+    def _collect(self, results: dict[str, Array]) -> dict[str, Array]:
+        """Adds the arrays that the host program asked for, and puts all in the model's order."""
+        for index, array in self._allocated.arrays.items():
+            results[self._outputs[index].name] = array
+        self._allocated.arrays.clear()
+        return {slot.name: results[slot.name] for slot in self._outputs}
 
     def _find_shapes(self) -> None:
         """Computes the output shapes that follow from the input shapes in the slots."""
-        for index, (slot, sources) in enumerate(zip(self._outputs, self._sources, strict=True)):
-            self._shapes[index] = None
+        self._output_rows.clear()
+        self._open.clear()
+        for slot, sources in zip(self._outputs, self._sources, strict=True):
             if sources is None:
+                self._open.append(slot)
                 continue
             shape = tuple(
                 source if isinstance(source, int) else self._inputs[source[0]].extents[source[1]]
                 for source in sources
             )
             slot.set_shape(shape, "Output")
-            self._shapes[index] = shape
+            slot.describe(library.KIND_TENSOR)
+            self._output_rows.append((slot.name, shape, slot.storage, slot.dtype, slot.value))
         self._stale = False
 
     def _check_names(self, feeds: Mapping[str, Any]) -> None:

@@ -196,7 +196,7 @@ def test_fixed_extent(make: Make) -> None:
 
 def test_outputs_of_unknown_size(make: Make) -> None:
     model = load(make(**UNKNOWN))
-    for values in ([0, 1, 0, 2], [], [0, 0], [5.5] * 999):
+    for values in ([0, 1, 0, 2], [1, 1, 1, 1], [0, 0, 0, 3], [], [0, 0], [5.5] * 999):
         x = np.array(values, F32)
         y = model(x)
         assert np.array_equal(y, x[x != 0]) and y.flags.owndata
@@ -210,6 +210,7 @@ def test_supplied_outputs(make: Make) -> None:
         assert list(results) == ["y", "z"]
         assert np.array_equal(results["y"], a + b) and np.array_equal(results["z"], a - b)
         assert (results["y"] is y) == bool(out)
+    assert list(model.run({"a": a, "b": b}, out={"z": y})) == ["y", "z"]
     unknown = load(make(**UNKNOWN))
     assert unknown.run({"x": a}, out={"y": y[:4]})["y"].base is y
     assert np.array_equal(y[:4], a[1:]) and np.array_equal(unknown(a), a[1:])
