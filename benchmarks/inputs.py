@@ -106,7 +106,7 @@ def audio(shape: tuple[int, ...], options: Options, rng: np.random.Generator) ->
     """
     batch, samples = shape[:2]
     time = np.arange(samples) / options["rate"]
-    wave = 0.003 * rng.standard_normal((batch, samples))
+    wave = 0.01 * rng.standard_normal((batch, samples))
     for row, _ in itertools.product(range(batch), range(8)):
         pitch = 110.0 * 2.0 ** (rng.integers(0, 36) / 12.0)
         since = time - rng.uniform(0.0, max(time[-1], 1e-3))

@@ -68,7 +68,11 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Model:
-    """One model of the zoo. `sizes` gives the values of the symbols in the input shapes."""
+    """One model of the zoo.
+
+    `sizes` gives the values of the symbols in the input shapes; `slack` is a factor on the
+    tolerance for a model that magnifies rounding.
+    """
 
     name: str
     suite: str
@@ -79,6 +83,7 @@ class Model:
     source: PackageFile | None = None
     weights: tuple[PackageFile, ...] = ()
     declare: Mapping[str, tuple[Dim, ...]] = field(default_factory=dict)
+    slack: float = 1.0
 
     @property
     def exported(self) -> bool:
@@ -131,6 +136,7 @@ def _parse_model(row: Mapping[str, Any], packages: Mapping[str, Package]) -> Mod
         source=source,
         weights=tuple(PackageFile(packages[w["package"]], w["path"], w["sha256"]) for w in weights),
         declare={name: tuple(shape) for name, shape in row.get("declare", {}).items()},
+        slack=row.get("slack", 1.0),
     )
 
 

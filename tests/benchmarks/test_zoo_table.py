@@ -64,6 +64,7 @@ def test_row_is_complete(model: Model) -> None:
     assert model.suite in zoo.SUITES
     assert model.package.licence
     assert model.inputs
+    assert 1.0 <= model.slack <= 10.0
     for file in (*((model.source,) if model.source else ()), *model.weights):
         assert re.fullmatch(r"[0-9a-f]{64}", file.sha256)
     symbols = {dim for spec in model.inputs for dim in spec.shape if isinstance(dim, str)}
