@@ -134,7 +134,7 @@ def check_size(
     result.sizes += 1
 
 
-def run_standalone(engine: Engine, feeds: Sequence[Arrays], threads: int) -> list[Arrays]:
+def run_standalone(engine: Engine, feeds: Sequence[Arrays]) -> list[Arrays]:
     """Save the artifact and run it where the compiler's dependencies cannot be imported."""
     if not isinstance(engine, Tilewright):
         raise ValueError("Only artifacts of Tilewright run on their own.")
@@ -168,7 +168,7 @@ def compare(model: Model, request: Request) -> Result:
     reference = load_engine(REFERENCE, path, request.threads)
     feeds = [make_inputs(model, size) for size in model.sizes]
     if request.mode == "standalone":
-        found = run_standalone(ours, feeds, request.threads)
+        found = run_standalone(ours, feeds)
     else:
         found = [ours.run(inputs) for inputs in feeds]
     for size, inputs, outputs in zip(model.sizes, feeds, found):

@@ -54,8 +54,8 @@ class Tilewright:
 
     @property
     def kernels(self) -> int | None:
-        kernels = getattr(self.model, "kernels", None)
-        return kernels if kernels is None or isinstance(kernels, int) else len(kernels)
+        manifest = getattr(self.model, "manifest", {})
+        return len(manifest["kernels"]) if "kernels" in manifest else None
 
     def run(self, inputs: Arrays) -> Arrays:
         results: Arrays = self.model.run(inputs)

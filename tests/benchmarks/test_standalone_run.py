@@ -47,7 +47,7 @@ def test_every_size_runs_in_another_process(
     engine: Tilewright, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(tmp_path, monkeypatch, "pass")
-    outputs = run_standalone(engine, FEEDS, threads=1)
+    outputs = run_standalone(engine, FEEDS)
     for inputs, found in zip(FEEDS, outputs, strict=True):
         np.testing.assert_array_equal(found["y/1"], inputs["x:0"] * np.float32(2.5))
 
@@ -58,10 +58,10 @@ def test_a_run_that_needs_the_compiler_fails(
 ) -> None:
     stand_in(tmp_path, monkeypatch, f"import {package}")
     with pytest.raises(RuntimeError, match=rf"does not run alone: .*'{package}' is blocked"):
-        run_standalone(engine, FEEDS, threads=1)
+        run_standalone(engine, FEEDS)
 
 
 def test_other_engines_have_no_artifact() -> None:
     rival = OnnxRuntime.__new__(OnnxRuntime)
     with pytest.raises(ValueError, match="Only artifacts of Tilewright"):
-        run_standalone(rival, FEEDS, threads=1)
+        run_standalone(rival, FEEDS)
