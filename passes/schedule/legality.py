@@ -50,7 +50,9 @@ class Proof:
         )
 
 
-def prove(kernel: Kernel, max_operations: int = MAX_OPERATIONS, allow_reorder: bool = True) -> Proof:
+def prove(
+    kernel: Kernel, max_operations: int = MAX_OPERATIONS, allow_reorder: bool = True
+) -> Proof:
     """Show that the body of ``kernel`` computes its stages; ScheduleError with a counter-example if it does not.
 
     ``max_operations`` caps the work of the proof: over it, ScheduleError says so. ``allow_reorder`` lets floating-point sums
@@ -72,7 +74,9 @@ def prove(kernel: Kernel, max_operations: int = MAX_OPERATIONS, allow_reorder: b
     return Proof(kernel.name, len(program.instances), len(demands), len(program.memories), seconds)
 
 
-def _prove(kernel: Kernel, context: isl.Context, allow_reorder: bool) -> tuple[Program, list[Demand]]:
+def _prove(
+    kernel: Kernel, context: isl.Context, allow_reorder: bool
+) -> tuple[Program, list[Demand]]:
     facts = Facts(context)
     program = collect(kernel)
     demands = Matcher(program, facts).run()

@@ -119,7 +119,9 @@ class Program:
             if stage.name == name:
                 return stage
         known = ", ".join(f"'{s.name}'" for s in self.kernel.stages)
-        raise ScheduleError(f"A block names stage '{name}', which the kernel does not have; it has {known}.")
+        raise ScheduleError(
+            f"A block names stage '{name}', which the kernel does not have; it has {known}."
+        )
 
 
 def collect(kernel: Kernel) -> Program:
@@ -200,7 +202,7 @@ class _Walker:
             case Seq(stmts):
                 for child in stmts:
                     self.visit(child, place, bound)
-            case For(var, kind, body):
+            case For():
                 self._loop(s, place, bound)
             case If(condition, then, otherwise):
                 condition = substitute(condition, bound)
@@ -216,15 +218,23 @@ class _Walker:
             case Alloc(buffer, body):
                 memory = self.memory(buffer, place.loops, "local")
                 memories = {**place.memories, buffer: memory}
-                self.visit(body, Place(place.loops, place.position, place.conditions, memories), bound)
+                self.visit(
+                    body, Place(place.loops, place.position, place.conditions, memories), bound
+                )
             case Block():
                 self._block(s, place, bound)
             case Barrier():
-                raise ScheduleError("A kernel with a 'barrier' cannot be proven. Leave out the steps that bind threads.")
+                raise ScheduleError(
+                    "A kernel with a 'barrier' cannot be proven. Leave out the steps that bind threads."
+                )
             case Store(buffer, _, _):
-                raise ScheduleError(f"A store to '{buffer.name}' stands outside any block. Put it into a block that says which point it computes.")
+                raise ScheduleError(
+                    f"A store to '{buffer.name}' stands outside any block. Put it into a block that says which point it computes."
+                )
             case _:
-                raise ScheduleError(f"The proof cannot read a statement of kind '{type(s).__name__.lower()}'. Leave the kernel unscheduled.")
+                raise ScheduleError(
+                    f"The proof cannot read a statement of kind '{type(s).__name__.lower()}'. Leave the kernel unscheduled."
+                )
 
     def _loop(self, s: For, place: Place, bound: dict[Expr, Expr]) -> None:
         var = s.var
@@ -233,10 +243,14 @@ class _Walker:
             var = Var(var.name, extent)
             bound = {**bound, s.var: var}
         if any(loop.var is var for loop in place.loops):
-            raise ScheduleError(f"Loop '{var.name}' stands inside a loop over the same variable. Rename one of them.")
+            raise ScheduleError(
+                f"Loop '{var.name}' stands inside a loop over the same variable. Rename one of them."
+            )
         self._evaluate(extent, place)
         here = self._next(place)
-        inner = Place((*here.loops, Loop(var, s.kind)), (*here.position, 0), here.conditions, here.memories)
+        inner = Place(
+            (*here.loops, Loop(var, s.kind)), (*here.position, 0), here.conditions, here.memories
+        )
         self.visit(s.body, inner, bound)
 
     def _evaluate(self, value: Expr, place: Place) -> None:
@@ -245,7 +259,10 @@ class _Walker:
 
     def _require_input_reads(self, var: Scalar | Symbol, value: Expr, place: Place) -> None:
         for read in reads(value):
-            if place.memories.get(read.buffer) is None or place.memories[read.buffer].role != "input":
+            if (
+                place.memories.get(read.buffer) is None
+                or place.memories[read.buffer].role != "input"
+            ):
                 raise ScheduleError(
                     f"'{var.name}' is bound outside a block to a value read from '{read.buffer.name}', which the kernel "
                     "writes. Bind it inside the block that uses it."

@@ -46,11 +46,18 @@ class _Checker:
             self.access(read.buffer, read.indices, place, conditions, f"{who} reads")
 
     def access(
-        self, buffer: Buffer, indices: Sequence[Expr], place: Place, conditions: tuple[Expr, ...], who: str
+        self,
+        buffer: Buffer,
+        indices: Sequence[Expr],
+        place: Place,
+        conditions: tuple[Expr, ...],
+        who: str,
     ) -> None:
         extents = padded_shape(buffer) if who.endswith("reads") else buffer.shape
         if len(indices) != len(extents):
-            raise ScheduleError(f"{who} '{buffer.name}' of rank {buffer.rank} at {len(indices)} indices.")
+            raise ScheduleError(
+                f"{who} '{buffer.name}' of rank {buffer.rank} at {len(indices)} indices."
+            )
         for e, extent in zip(indices, extents, strict=True):
             key = (place, e, extent, conditions)
             if key in self._done:

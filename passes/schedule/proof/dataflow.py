@@ -25,7 +25,13 @@ from tilewright.ir.stage import Stage
 from tilewright.passes.schedule.proof import report
 from tilewright.passes.schedule.proof.accesses import Instance, Memory, Program, point_ranges
 from tilewright.passes.schedule.proof.facts import Facts
-from tilewright.passes.schedule.proof.isl_expr import Domain, Frame, closure, index_parts, opaque_atoms
+from tilewright.passes.schedule.proof.isl_expr import (
+    Domain,
+    Frame,
+    closure,
+    index_parts,
+    opaque_atoms,
+)
 from tilewright.passes.schedule.proof.match import Demand
 
 
@@ -46,11 +52,6 @@ class Access:
     variables: tuple[Var, ...] = ()
     conditions: tuple[Expr, ...] = ()
     domain: Domain = field(init=False)
-
-    @property
-    def subject(self) -> str:
-        """The name of the isl tuple."""
-        return self.domain.name
 
 
 class Flow:
@@ -80,9 +81,14 @@ class Flow:
         parameters: dict[Expr, None] = dict.fromkeys(outer)
         for access in self.accesses:
             inner = list(access.variables[self.depth :])
-            parts = [*access.indices, *access.cell, *self._points(access), *(v.extent for v in inner)]
+            parts = [
+                *access.indices,
+                *access.cell,
+                *self._points(access),
+                *(v.extent for v in inner),
+            ]
             parts += [p for c in access.conditions for p in index_parts(c)]
-            parts += [e for pair in _ranges(self.program, access) for e in pair]
+            parts += [e for pair in self.ranges(access) for e in pair]
             opaque = dict.fromkeys(o for e in parts for o in opaque_atoms(e))
             moving = set(inner)
             for o in opaque:
@@ -96,15 +102,25 @@ class Flow:
         for e in closure([*asked, *parameters]):
             if e not in inside:
                 parameters.setdefault(e)
-        self.frame = Frame(self.facts.context, list(parameters))
+        self.frame = Frame(self.facts.names, list(parameters))
         for number, (access, group) in enumerate(zip(self.accesses, dims, strict=True)):
-            access.domain = self._domain(access, f"S{number}", group)
+            access.domain = self.domain_of(access, self._name(access, number), group)
             self.by_name[access.domain.name] = access
 
     def _points(self, access: Access) -> tuple[Expr, ...]:
         return access.instance.point if access.instance is not None else ()
 
-    def _domain(self, access: Access, name: str, dims: list[Expr]) -> Domain:
+    def _name(self, access: Access, number: int) -> str:
+        """Writes are named after their instance, so that flows of several memories can be compared."""
+        if access.instance is None or access.kind == "read":
+            return f"R{number}"
+        name = f"I{access.instance.number}"
+        while name in self.by_name:
+            name += "+"
+        return name
+
+    def domain_of(self, access: Access, name: str, dims: Sequence[Expr]) -> Domain:
+        """The iterations of an access, over ``dims``: its own, and perhaps more."""
         domain = Domain(self.frame, name, dims, dims)
         for condition in access.conditions:
             domain.set = domain.where(domain.set, condition)
@@ -114,9 +130,30 @@ class Flow:
                 "not known which cells it writes. Put the condition into the value."
             )
         if access.kind == "read":
-            for e, extent in _ranges(self.program, access):
+            for e, extent in self.ranges(access):
                 domain.set = domain.within(domain.set, e, extent)
         return domain
+
+    def ranges(self, access: Access) -> list[tuple[Expr, Expr]]:
+        """Where an access matters: the coordinates of its instance's point with their extents."""
+        return (
+            []
+            if access.instance is None
+            else point_ranges(self.program, access.instance, access.buffer)
+        )
+
+    def may_follow(self, first: Access, second: Access) -> bool:
+        """False only if ``second`` never happens after ``first`` within one allocation."""
+        if first.instance is None or second.instance is None:
+            return first.instance is not None
+        a, b = first.instance.place, second.instance.place
+        if a.loops[self.depth : self.depth + 1] == b.loops[self.depth : self.depth + 1] != ():
+            return True
+        return a.position[self.depth] < b.position[self.depth]
+
+    def before(self, relation: Any) -> Any:
+        """The part of a relation between accesses whose first comes before its second."""
+        return relation.intersect(self.schedule.lex_lt_union_map(self.schedule))
 
     def touched(self, access: Access) -> Any:
         """The map from an access's iterations to the memory's cells."""
@@ -139,7 +176,7 @@ class Flow:
         for access, stamp in zip(self.accesses, stamps, strict=True):
             stamp += [index(0)] * (length - len(stamp))
             stamp.append(index(1 if access.kind == "source" else 0))
-        return _union(a.domain.map(s, "T") for a, s in zip(self.accesses, stamps, strict=True))
+        return _joined(a.domain.map(s, "T") for a, s in zip(self.accesses, stamps, strict=True))
 
     # --- analysis ---
 
@@ -147,28 +184,28 @@ class Flow:
         """Find the source of every read; ScheduleError if one has none, or the wrong one."""
         if not self.sinks:
             return
-        sinks = _union(self.touched(a) for a in self.sinks).intersect_params(self.frame.known)
+        sinks = _joined(self.touched(a) for a in self.sinks).intersect_params(self.frame.known)
         self.schedule = self._schedule()
         info = isl.UnionAccessInfo.from_sink(sinks)
         if self.sources:
-            info = info.set_must_source(_union(self.touched(a) for a in self.sources))
+            info = info.set_must_source(_joined(self.touched(a) for a in self.sources))
         flow = info.set_schedule_map(self.schedule).compute_flow()
         self.dependence = flow.get_must_dependence()
         self._check_orphans(flow.get_must_no_source().domain())
         self._check_sources()
 
     def _check_orphans(self, orphans: Any) -> None:
-        for piece in _pieces(orphans, "get_set_list"):
+        for piece in pieces(orphans, "get_set_list"):
             access = self.by_name[piece.get_tuple_name()]
             if access.kind == "update" and access.instance is not None:
                 domain = access.domain
-                for e, extent in _ranges(self.program, access)[: len(access.instance.point)]:
+                for e, extent in self.ranges(access)[: len(access.instance.point)]:
                     piece = domain.within(piece, e, extent)
             if piece.is_empty():
                 continue
             values = report.values_of(piece.sample_point(), access.domain)
             raise ScheduleError(
-                f"{self._reader(access, values)}, but nothing has written "
+                f"{self.reader(access, values)}, but nothing has written "
                 f"{report.cell(self.memory.buffer, access.indices, values)} before{report.symbols(values)}. "
                 "Compute that cell first, in the same iteration of the loops outside its buffer."
             )
@@ -187,13 +224,17 @@ class Flow:
         has = []
         for access in self.sources:
             starts = access.instance is not None and access.instance.part == "init"
-            label = f"start {access.stage.name}" if starts and access.stage else f"final {access.buffer.name}"
+            label = (
+                f"start {access.stage.name}"
+                if starts and access.stage
+                else f"final {access.buffer.name}"
+            )
             has.append(access.domain.map(access.cell, label))
         if not has:
             return
-        agreeing = _union(has).apply_range(_union(wants).reverse())
+        agreeing = _joined(has).apply_range(_joined(wants).reverse())
         wrong = self.dependence.subtract(agreeing)
-        for piece in _pieces(wrong, "get_map_list"):
+        for piece in pieces(wrong, "get_map_list"):
             source = self.by_name[piece.get_tuple_name(isl.dim_type.in_)]
             sink = self.by_name[piece.get_tuple_name(isl.dim_type.out)]
             point = piece.wrap().sample_point()
@@ -201,22 +242,19 @@ class Flow:
             values = report.values_of(point, sink.domain, len(source.domain.dims))
             assert source.instance is not None
             raise ScheduleError(
-                f"{self._reader(sink, values)}, but {report.cell(self.memory.buffer, sink.indices, values)} was last "
+                f"{self.reader(sink, values)}, but {report.cell(self.memory.buffer, sink.indices, values)} was last "
                 f"written by {report.instance(source.instance, {**values, **before})}{report.symbols(values)}. "
                 "Reorder, or compute the cell again before it is read."
             )
 
-    def _reader(self, access: Access, values: report.Values) -> str:
+    def reader(self, access: Access, values: report.Values) -> str:
+        """The beginning of a sentence about a read."""
         wanted = report.cell(access.buffer, access.cell, values)
         if access.instance is None:
             return f"The kernel returns {wanted}"
         if access.kind == "update":
             return f"Block {report.instance(access.instance, values)} updates {wanted}"
         return f"Block {report.instance(access.instance, values)} needs {wanted}"
-
-
-def _ranges(program: Program, access: Access) -> list[tuple[Expr, Expr]]:
-    return [] if access.instance is None else point_ranges(program, access.instance, access.buffer)
 
 
 def accesses_of(program: Program, memory: Memory, demands: Sequence[Demand]) -> list[Access]:
@@ -233,7 +271,16 @@ def accesses_of(program: Program, memory: Memory, demands: Sequence[Demand]) -> 
             buffer = copied[instance] if stage is None else stage.outputs[number]
             cell = instance.point if stage is None else _target(stage, instance.point)
             found.append(
-                Access(kind, write.indices, buffer, cell, instance, stage, place.variables, place.conditions)
+                Access(
+                    kind,
+                    write.indices,
+                    buffer,
+                    cell,
+                    instance,
+                    stage,
+                    place.variables,
+                    place.conditions,
+                )
             )
     for demand in demands:
         if demand.memory is memory:
@@ -258,19 +305,22 @@ def _target(stage: Stage, point: tuple[Expr, ...]) -> tuple[Expr, ...]:
     return tuple(substitute(t, known) for t in stage.targets)
 
 
-def _union(maps: Iterable[Any]) -> Any:
-    """The union of maps of different tuples."""
+def union(parts: Iterable[Any]) -> Any:
+    """The union of union sets or union maps."""
     total: Any = None
-    for m in maps:
-        piece = isl.UnionMap.from_map(m)
-        total = piece if total is None else total.union(piece)
+    for part in parts:
+        total = part if total is None else total.union(part)
     return total
 
 
-def _pieces(union: Any, listing: str) -> Iterator[Any]:
+def pieces(whole: Any, listing: str) -> Iterator[Any]:
     """The non-empty members of a union of sets or maps."""
-    members = getattr(union, listing)()
+    members = getattr(whole, listing)()
     for number in range(members.n_set() if listing == "get_set_list" else members.n_map()):
         piece = members.get_at(number)
         if not piece.is_empty():
             yield piece
+
+
+def _joined(maps: Iterable[Any]) -> Any:
+    return union(isl.UnionMap.from_map(m) for m in maps)

@@ -11,6 +11,7 @@ from tilewright.passes.schedule.proof.accesses import Place
 from tilewright.passes.schedule.proof.isl_expr import (
     Domain,
     Frame,
+    Names,
     closure,
     index_parts,
     opaque_atoms,
@@ -22,7 +23,7 @@ class Facts:
     """Answers over the iterations of a place, with loops, symbols and opaque values all as dims."""
 
     def __init__(self, context: isl.Context) -> None:
-        self.context = context
+        self.names = Names(context)
 
     def domain(self, place: Place, conditions: Sequence[Expr], items: Sequence[Expr]) -> Domain:
         """A domain that can express ``items``; its set is where ``place`` and ``conditions`` hold."""
@@ -32,7 +33,7 @@ class Facts:
             o for e in [*asked, *(getattr(v, "extent", v) for v in atoms)] for o in opaque_atoms(e)
         )
         dims = [*atoms, *(o for o in opaque if o not in atoms)]
-        domain = Domain(Frame(self.context, ()), "", dims, dims)
+        domain = Domain(Frame(self.names, ()), "", dims, dims)
         for condition in (*place.conditions, *conditions):
             domain.set = domain.where(domain.set, condition)
         return domain
@@ -72,7 +73,9 @@ def sample(domain: Domain) -> dict[Expr, int] | None:
     return values_of(domain.set.sample_point(), domain)
 
 
-def replaced(items: Sequence[Expr], before: Sequence[Expr], after: Sequence[Expr]) -> tuple[Expr, ...]:
+def replaced(
+    items: Sequence[Expr], before: Sequence[Expr], after: Sequence[Expr]
+) -> tuple[Expr, ...]:
     """``items`` with the expressions ``before`` replaced by ``after``."""
     known = dict(zip(before, after, strict=True))
     return tuple(substitute(e, known) for e in items)

@@ -16,7 +16,9 @@ def check_inputs(program: Program, demands: Sequence[Demand], facts: Facts) -> N
     for instance in program.instances:
         for write in instance.writes:
             if write.memory.role == "input":
-                raise ScheduleError(f"Block '{instance.name}' writes to the input '{write.memory.buffer.name}'.")
+                raise ScheduleError(
+                    f"Block '{instance.name}' writes to the input '{write.memory.buffer.name}'."
+                )
     for demand in demands:
         if demand.memory.role != "input" or demand.indices == demand.cell:
             continue

@@ -9,6 +9,7 @@ interval is known. Opaque dims make a set of readers larger than it is, which is
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import islpy as isl
@@ -100,33 +101,41 @@ def closure(items: Iterable[Expr]) -> dict[Expr, None]:
     return found
 
 
-class Frame:
-    """Parameters of a question, with all that is known of them in ``known``."""
+class Names:
+    """One isl name for every parameter of a proof, so that objects of different frames fit together."""
 
-    def __init__(self, context: isl.Context, parameters: Sequence[Expr]) -> None:
+    def __init__(self, context: isl.Context) -> None:
         self.context = context
-        self.parameters = tuple(parameters)
-        space = isl.Space.set_alloc(context, len(self.parameters), 0)
-        for number in range(len(self.parameters)):
-            space = space.set_dim_name(_PARAM, number, f"p{number}")
-        self.space = space
-        self._known: Any = None
+        self._names: dict[Expr, str] = {}
 
-    @property
+    def of(self, e: Expr) -> str:
+        return self._names.setdefault(e, f"p{len(self._names)}")
+
+
+class Frame:
+    """The parameters of a question."""
+
+    def __init__(self, names: Names, parameters: Sequence[Expr]) -> None:
+        self.context = names.context
+        self.parameters = tuple(parameters)
+        self.named = {names.of(e): e for e in self.parameters}
+        space = isl.Space.set_alloc(self.context, len(self.parameters), 0)
+        for number, name in enumerate(self.named):
+            space = space.set_dim_name(_PARAM, number, name)
+        self.space = space
+
+    @cached_property
     def known(self) -> Any:
         """The parameter set of all values that the parameters may take."""
-        if self._known is None:
-            self._known = Domain(self, "", (), self.parameters).set.params()
-        return self._known
-
-    def names(self) -> dict[str, Expr]:
-        return {f"p{number}": e for number, e in enumerate(self.parameters)}
+        return Domain(self, "", (), self.parameters).set.params()
 
 
 class Domain:
     """A named tuple of ``dims`` in a frame. ``ranged`` are the dims and parameters whose ranges the set should state."""
 
-    def __init__(self, frame: Frame, name: str, dims: Sequence[Expr], ranged: Sequence[Expr]) -> None:
+    def __init__(
+        self, frame: Frame, name: str, dims: Sequence[Expr], ranged: Sequence[Expr]
+    ) -> None:
         self.frame = frame
         self.name = name
         self.dims = tuple(dims)

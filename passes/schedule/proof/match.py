@@ -100,7 +100,9 @@ def copy_of(instance: Instance) -> tuple[Write, Read]:
         read = instance.writes[0].value
         if read.buffer in instance.place.memories:
             return instance.writes[0], read
-    raise ScheduleError(f"Block '{instance.name}' is not a plain copy of one cell, as its part 'copy' says.")
+    raise ScheduleError(
+        f"Block '{instance.name}' is not a plain copy of one cell, as its part 'copy' says."
+    )
 
 
 class Matcher:
@@ -158,7 +160,9 @@ class Matcher:
             )
         self.demands.append(Demand(instance, memory, read.indices, held[0], instance.point, ()))
 
-    def _compare(self, instance: Instance, spec: Expr, actual: Expr, conditions: tuple[Expr, ...]) -> None:
+    def _compare(
+        self, instance: Instance, spec: Expr, actual: Expr, conditions: tuple[Expr, ...]
+    ) -> None:
         key = (spec, actual, conditions)
         if key in self._seen:
             return
@@ -175,7 +179,9 @@ class Matcher:
                 self._read(instance, spec, actual, conditions)
                 return
             case Guard(c, x, y) | Select(c, x, y):
-                if isinstance(actual, Guard | Select) and self._same_condition(instance, c, actual.condition, conditions):
+                if isinstance(actual, Guard | Select) and self._same_condition(
+                    instance, c, actual.condition, conditions
+                ):
                     self._compare(instance, x, actual.x, (*conditions, c))
                     other = actual.other if isinstance(actual, Guard) else actual.y
                     self._compare(instance, y, other, (*conditions, negated(c)))
@@ -193,7 +199,9 @@ class Matcher:
         for x, y in pairs or ():
             self._compare(instance, x, y, conditions)
 
-    def _differ(self, instance: Instance, spec: Expr, actual: Expr, conditions: tuple[Expr, ...]) -> None:
+    def _differ(
+        self, instance: Instance, spec: Expr, actual: Expr, conditions: tuple[Expr, ...]
+    ) -> None:
         """Raise _Differs, unless the place is never reached under the conditions."""
         values = self.facts.example(instance.place, conditions)
         if values is not None:
@@ -212,7 +220,9 @@ class Matcher:
             if part in conditions or self.facts.example(instance.place, within) is not None:
                 self._compare(instance, spec, actual, conditions if part in conditions else within)
 
-    def _accumulator(self, instance: Instance, spec: Scalar, actual: Expr, conditions: tuple[Expr, ...]) -> None:
+    def _accumulator(
+        self, instance: Instance, spec: Scalar, actual: Expr, conditions: tuple[Expr, ...]
+    ) -> None:
         write = self._accumulators.get(spec)
         if (
             instance.part == "update"
@@ -227,12 +237,16 @@ class Matcher:
             return
         self._differ(instance, spec, actual, conditions)
 
-    def _read(self, instance: Instance, spec: Read, actual: Expr, conditions: tuple[Expr, ...]) -> None:
+    def _read(
+        self, instance: Instance, spec: Read, actual: Expr, conditions: tuple[Expr, ...]
+    ) -> None:
         if isinstance(actual, Read):
             memory = instance.place.memories.get(actual.buffer)
             if memory is not None and spec.buffer in self.carried[memory]:
                 cell = self._aligned(instance, spec.indices, actual.indices, conditions)
-                self.demands.append(Demand(instance, memory, actual.indices, spec.buffer, cell, conditions))
+                self.demands.append(
+                    Demand(instance, memory, actual.indices, spec.buffer, cell, conditions)
+                )
                 return
         inlined = self._inlined(spec)
         if inlined is None:
@@ -251,7 +265,11 @@ class Matcher:
     # --- index expressions ---
 
     def _aligned(
-        self, instance: Instance, spec: Sequence[Expr], actual: Sequence[Expr], conditions: tuple[Expr, ...]
+        self,
+        instance: Instance,
+        spec: Sequence[Expr],
+        actual: Sequence[Expr],
+        conditions: tuple[Expr, ...],
     ) -> tuple[Expr, ...]:
         """The indices of a specification with values that they read replaced by the same values as the block reads them."""
         wanted = [o for o in dict.fromkeys(o for e in spec for o in opaque_atoms(e)) if reads(o)]
@@ -265,13 +283,20 @@ class Matcher:
                     break
         return tuple(substitute(e, partner) for e in spec)
 
-    def _same_index(self, instance: Instance, spec: Expr, actual: Expr, conditions: tuple[Expr, ...]) -> bool:
+    def _same_index(
+        self, instance: Instance, spec: Expr, actual: Expr, conditions: tuple[Expr, ...]
+    ) -> bool:
         if spec is actual and not reads(spec):
             return True
         (wanted,) = self._aligned(instance, (spec,), (actual,), conditions)
-        return wanted is actual or self.facts.difference(instance.place, conditions, (wanted,), (actual,)) is None
+        return (
+            wanted is actual
+            or self.facts.difference(instance.place, conditions, (wanted,), (actual,)) is None
+        )
 
-    def _same_condition(self, instance: Instance, spec: Expr, actual: Expr, conditions: tuple[Expr, ...]) -> bool:
+    def _same_condition(
+        self, instance: Instance, spec: Expr, actual: Expr, conditions: tuple[Expr, ...]
+    ) -> bool:
         """True if two conditions are the same expression; equivalent ones are found by division."""
         if spec is actual and not reads(spec):
             return True
@@ -321,6 +346,6 @@ def _pairs(spec: Expr, actual: Expr) -> list[tuple[Expr, Expr]] | None:
             return [(a, x)]
         case (Call(f, args, _), Call(g, others, _)) if f == g and len(args) == len(others):
             return list(zip(args, others, strict=True))
-        case (Select(c, a, b) | Guard(c, a, b)), (Select(d, x, y) | Guard(d, x, y)):
+        case ((Select(c, a, b) | Guard(c, a, b)), (Select(d, x, y) | Guard(d, x, y))):
             return [(c, d), (a, x), (b, y)]
     return None

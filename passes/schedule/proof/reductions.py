@@ -20,7 +20,7 @@ from typing import Any
 import islpy as isl
 
 from tilewright.ir.errors import ScheduleError
-from tilewright.ir.expr import Binary, Expr, Scalar, free_variables
+from tilewright.ir.expr import Binary, Expr, Scalar, Var, free_variables
 from tilewright.ir.simplify import substitute
 from tilewright.ir.stage import Stage
 from tilewright.passes.schedule.proof import report
@@ -73,6 +73,7 @@ class _Group:
         self.readers = [a for a in flow.sinks if a.kind != "update" and a.buffer in stage.outputs]
 
     def check(self, allow_reorder: bool) -> None:
+        """All of the checks, cheapest first."""
         for access in self.updates:
             self._check_range(access)
         if not self.starts or not self.readers:
@@ -147,7 +148,9 @@ class _Group:
 
     def _check_after(self, grouped: Any, read: Any) -> None:
         """No update of a group runs after the group was read."""
-        candidates = [(r, u) for r in self.readers for u in self.updates if self.flow.may_follow(r, u)]
+        candidates = [
+            (r, u) for r in self.readers for u in self.updates if self.flow.may_follow(r, u)
+        ]
         if not candidates:
             return
         together = read.reverse().apply_range(grouped)
@@ -166,11 +169,7 @@ class _Group:
 
     def _check_all(self, grouped: Any, read: Any) -> None:
         """A group that is read has every reduce point."""
-        needed = None
-        for start in self.starts:
-            wanted = self._required(start)
-            piece = isl.UnionMap.from_map(wanted)
-            needed = piece if needed is None else needed.union(piece)
+        needed = union(isl.UnionMap.from_map(self._required(a)) for a in self.starts)
         needed = needed.intersect_domain(read.domain())
         if grouped is not None:
             needed = needed.subtract(grouped.apply_range(self._points()))
@@ -192,28 +191,24 @@ class _Group:
             )
 
     def _required(self, start: Access) -> Any:
-        """The map from an init to the reduce points that its group must have."""
+        """The map from an init in the domain to the reduce points that its group must have."""
         assert start.instance is not None
-        dims = [*start.domain.dims, *self.stage.reduce_axes]
-        wide = self.flow.extended(start, self.stage.reduce_axes)
         known: dict[Expr, Expr] = dict(zip(self.stage.axes, start.instance.point))
-        subject = wide.set
-        for e, extent in self.flow.ranges(start):
-            subject = wide.within(subject, e, extent)
+        points = []
         for axis in self.stage.reduce_axes:
-            subject = wide.within(subject, axis, substitute(axis.extent, known))
-        del dims
-        own = wide.map(start.domain.dims, start.domain.name).intersect_domain(subject)
-        return own.reverse().apply_range(wide.map(self.stage.reduce_axes, "R").intersect_domain(subject))
+            known[axis] = Var(f"{axis.name}?", substitute(axis.extent, known))
+            points.append(known[axis])
+        wide = self.flow.domain_of(start, "", (*start.domain.dims, *points))
+        for e, extent in self.flow.ranges(start):
+            wide.set = wide.within(wide.set, e, extent)
+        own = wide.map(start.domain.dims, start.domain.name).intersect_domain(wide.set)
+        return own.reverse().apply_range(wide.map(points, "R"))
 
     def _check_order(self, grouped: Any) -> None:
         """A group runs in the order of the reduce axes."""
         together = self.flow.before(grouped.reverse().apply_range(grouped))
         points = self._points()
-        space = isl.Space.set_alloc(self.flow.facts.context, 0, len(self.stage.reduce_axes))
-        later = isl.Map.lex_gt(space.set_tuple_name(isl.dim_type.set, "R").align_params(self.flow.frame.space))
-        swapped = points.apply_range(isl.UnionMap.from_map(later)).apply_range(points.reverse())
-        wrong = together.intersect(swapped)
+        wrong = together.intersect(points.lex_gt_union_map(points))
         if not wrong.is_empty():
             first, second, values, others = self._two(wrong)
             raise ScheduleError(

@@ -18,8 +18,11 @@ Values = Mapping[Expr, int]
 def values_of(point: Any, domain: Domain, offset: int = 0) -> dict[Expr, int]:
     """The values of the parameters and dims of ``domain`` at an isl point whose dims start at ``offset``."""
     found: dict[Expr, int] = {}
-    for number, e in enumerate(domain.frame.parameters):
-        found[e] = point.get_coordinate_val(isl.dim_type.param, number).to_python()
+    space = point.get_space()
+    for name, e in domain.frame.named.items():
+        number = space.find_dim_by_name(isl.dim_type.param, name)
+        if number >= 0:
+            found[e] = point.get_coordinate_val(isl.dim_type.param, number).to_python()
     for number, e in enumerate(domain.dims):
         found[e] = point.get_coordinate_val(isl.dim_type.set, offset + number).to_python()
     return found
@@ -27,8 +30,13 @@ def values_of(point: Any, domain: Domain, offset: int = 0) -> dict[Expr, int]:
 
 def at(items: Sequence[Expr], values: Values) -> str:
     """Index expressions with values put in, as ``3, 0, 7``."""
-    known = {e: index(value) for e, value in values.items()}
-    return ", ".join(str(substitute(e, known)) for e in items)
+    return ", ".join(numbers(items, values))
+
+
+def numbers(items: Sequence[Expr], values: Values) -> list[str]:
+    """Index expressions with values put in."""
+    known: dict[Expr, Expr] = {e: index(value) for e, value in values.items()}
+    return [str(substitute(e, known)) for e in items]
 
 
 def cell(buffer: Buffer, indices: Sequence[Expr], values: Values) -> str:
