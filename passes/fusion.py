@@ -239,7 +239,7 @@ class Clusters:
 
     def _count_evaluations(self, cluster: Cluster) -> None:
         """Everything from the anchor on is computed once for each element."""
-        once = {(): element_count(cluster.output)}
+        once: dict[Path, float] = {(): element_count(cluster.output)}
         cluster.evaluations = dict.fromkeys(cluster.nodes, once)
 
 

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+import random
+
+import pytest
+
+from tilewright.ir.errors import PassError
+from tilewright.ir.expr import ONE, Expr, Symbol, index
+from tilewright.ir.simplify import evaluate
+from tilewright.passes.memory import (
+    Lifetime,
+    Plan,
+    Slot,
+    check_plan,
+    lower_bound,
+    plan_memory,
+)
+
+B = Symbol("b", 1, 64)
+S = Symbol("s", 0, 512)
+
+
+def random_lifetimes(seed: int, sizes: list[Expr], count: int = 40) -> list[Lifetime]:
+    generator = random.Random(seed)
+    found = []
+    for key in range(count):
+        first = generator.randrange(count)
+        last = min(count - 1, first + generator.choice((1, 1, 2, 3, 10)))
+        found.append(Lifetime(key, generator.choice(sizes), first, last))
+    return found
+
+
+def assert_disjoint(buffers: list[Lifetime], plan: Plan, values: dict[str, int]) -> None:
+    """The property itself, on numbers."""
+    arena = evaluate(plan.size, values)
+    for i, one in enumerate(buffers):
+        start = evaluate(plan.offset(one.key), values)
+        end = start + evaluate(one.size, values)
+        assert start % 64 == 0 and end <= arena
+        for other in buffers[:i]:
+            if one.overlaps(other):
+                begin = evaluate(plan.offset(other.key), values)
+                assert end <= begin or begin + evaluate(other.size, values) <= start
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_static_plans_are_disjoint_and_near_the_lower_bound(seed: int) -> None:
+    buffers = random_lifetimes(seed, [index(n) for n in (64, 1000, 4096, 100_000, 7)])
+    plan = plan_memory(buffers)
+    check_plan(buffers, plan)
+    assert_disjoint(buffers, plan, {})
+    assert evaluate(plan.size, {}) <= 1.2 * lower_bound(buffers)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_symbolic_plans_are_disjoint_for_all_values(seed: int) -> None:
+    sizes = [index(256), B * 3072, B * S * 4, B * S * S * 48, B * S * 1536 + B * 1536, B * 100]
+    buffers = random_lifetimes(seed, sizes)
+    plan = plan_memory(buffers)
+    check_plan(buffers, plan)
+    for b, s in ((1, 0), (1, 1), (3, 7), (64, 512)):
+        assert_disjoint(buffers, plan, {"b": b, "s": s})
+
+
+def test_a_chain_of_proportional_sizes_uses_two_slots() -> None:
+    chain = [Lifetime(i, B * 4096 * (1 + i % 2), i, i + 1) for i in range(20)]
+    assert plan_memory(chain).size is B * 12288
+
+
+@pytest.mark.parametrize(
+    ("slot", "message"),
+    [
+        (Slot(ONE, 0, 128), "Buffers 'a' and 'b' both hold data at step 1 and share memory."),
+        (Slot(ONE, 100, 128), "Buffer 'b' is not aligned to 64 bytes."),
+        (Slot(ONE, 192, 128), "Buffer 'b' lies outside its region of the arena."),
+        (Slot(ONE, 128, 64), "Buffer 'b' of 128 bytes exceeds its slot."),
+    ],
+)
+def test_the_checker_refuses_a_faulty_plan(slot: Slot, message: str) -> None:
+    buffers = [Lifetime("a", index(128), 0, 1), Lifetime("b", index(128), 1, 2)]
+    plan = Plan({"a": Slot(ONE, 0, 128), "b": slot}, ((ONE, 256),))
+    with pytest.raises(PassError, match=message):
+        check_plan(buffers, plan)
+
+
+def test_the_checker_compares_symbolic_sizes_with_their_slots() -> None:
+    buffers = [Lifetime("a", B * S * 64 + B * 64, 0, 1)]
+    plan = Plan({"a": Slot(B * S, 0, 128)}, ((B * S, 128),))
+    with pytest.raises(PassError, match="exceeds its slot"):
+        check_plan(buffers, plan)
