@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ops: one class each, registered under its name by being imported here."""
 
+from tilewright.ir.ops.arg_reduce import Argmax, Argmin
 from tilewright.ir.ops.binary import (
     Add,
     And,
@@ -22,11 +23,18 @@ from tilewright.ir.ops.binary import (
 )
 from tilewright.ir.ops.broadcast_to import BroadcastTo
 from tilewright.ir.ops.cast import Cast
+from tilewright.ir.ops.channel_norm import BatchNorm, GroupNorm, InstanceNorm
 from tilewright.ir.ops.comparison import Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual
 from tilewright.ir.ops.concat import Concat
 from tilewright.ir.ops.conv import Conv
+from tilewright.ir.ops.conv_transpose import ConvTranspose
+from tilewright.ir.ops.cumsum import Cumsum
+from tilewright.ir.ops.dim_values import DimValues
+from tilewright.ir.ops.einsum import Einsum
 from tilewright.ir.ops.gather import Gather, GatherElements
+from tilewright.ir.ops.gather_nd import GatherNd
 from tilewright.ir.ops.group import Group
+from tilewright.ir.ops.iota import Iota
 from tilewright.ir.ops.layer_norm import LayerNorm, RmsNorm
 from tilewright.ir.ops.matmul import Matmul
 from tilewright.ir.ops.pad import Pad
@@ -34,6 +42,7 @@ from tilewright.ir.ops.pool import AvgPool, MaxPool
 from tilewright.ir.ops.reduce import ReduceMax, ReduceMean, ReduceMin, ReduceProd, ReduceSum
 from tilewright.ir.ops.relayout import Relayout
 from tilewright.ir.ops.reshape import Reshape
+from tilewright.ir.ops.scatter import ScatterElements, ScatterNd
 from tilewright.ir.ops.slice import Slice
 from tilewright.ir.ops.softmax import LogSoftmax, Softmax
 from tilewright.ir.ops.transpose import Transpose
@@ -80,11 +89,14 @@ __all__ = [
     "Acosh",
     "Add",
     "And",
+    "Argmax",
+    "Argmin",
     "Asin",
     "Asinh",
     "Atan",
     "Atanh",
     "AvgPool",
+    "BatchNorm",
     "BitwiseAnd",
     "BitwiseNot",
     "BitwiseOr",
@@ -94,9 +106,13 @@ __all__ = [
     "Ceil",
     "Concat",
     "Conv",
+    "ConvTranspose",
     "Cos",
     "Cosh",
+    "Cumsum",
+    "DimValues",
     "Div",
+    "Einsum",
     "Equal",
     "Erf",
     "Exp",
@@ -106,9 +122,13 @@ __all__ = [
     "Fmod",
     "Gather",
     "GatherElements",
+    "GatherNd",
     "Greater",
     "GreaterEqual",
     "Group",
+    "GroupNorm",
+    "InstanceNorm",
+    "Iota",
     "Isinf",
     "Isnan",
     "LayerNorm",
@@ -140,6 +160,8 @@ __all__ = [
     "RmsNorm",
     "Round",
     "Rsqrt",
+    "ScatterElements",
+    "ScatterNd",
     "ShiftLeft",
     "ShiftRight",
     "Sigmoid",

@@ -69,7 +69,7 @@ class Pad(Op):
             upper(total) >= 0,
             f"Pads of {self.begins[axis]} and {self.ends[axis]} crop a dim of {dim}.",
         )
-        return maximum(total, ZERO)
+        return total
 
     def requirements(self, operands: Sequence[TensorType]) -> tuple[Requirement, ...]:
         found: list[Requirement] = []

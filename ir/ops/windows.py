@@ -48,13 +48,13 @@ class Window:
         return (self.kernel - 1) * self.dilation + 1
 
     def count(self, extent: Expr) -> Expr:
-        """How many windows fit over a dim: the extent of the result."""
+        """How many windows fit over a dim: the extent of the result, below 1 if not even one does."""
         free = extent + (self.begin + self.end) - self.reach
         if not self.ceil:
-            return maximum(ZERO, floordiv(free, self.stride) + 1)
+            return floordiv(free, self.stride) + 1
         # No window starts in the padding at the end.
-        fitting = minimum(ceildiv(free, self.stride) + 1, ceildiv(extent + self.begin, self.stride))
-        return maximum(ZERO, fitting)
+        starts = ceildiv(extent + self.begin, self.stride)
+        return minimum(ceildiv(free, self.stride) + 1, starts)
 
     def padded(self, extent: Expr) -> Expr:
         """The extent of the padded dim, the overhang of a last window included."""
