@@ -202,6 +202,11 @@ class StatementEmitter:
         """``body`` for the lanes where ``truth`` holds, if there are any."""
         b, env = self.builder, self.environment
         mask = truth if env.mask is None else b.op("and", env.mask, truth)
+        if _stays_in_registers(body):
+            # Cheaper than the branch, and it keeps accumulators out of memory.
+            with env.scope(b.block), env.masked(mask):
+                self.statement(body)
+            return
         fork, inside, after = b.block, b.new_block("some"), b.new_block("endif")
         b.branch_if(b.any_lane(mask), inside, after)
         with env.scope(fork), env.masked(mask):
@@ -209,6 +214,13 @@ class StatementEmitter:
             self.statement(body)
             b.branch(after)
         b.enter(after)
+
+
+def _stays_in_registers(body: Stmt) -> bool:
+    """True for straight code that writes register buffers only."""
+    stores = [n for n in walk(body) if isinstance(n, Store)]
+    straight = all(isinstance(n, Store | Block | Seq) for n in walk(body))
+    return straight and all(n.buffer.scope == "register" for n in stores)
 
 
 class KernelEmitter(StatementEmitter):

@@ -23,7 +23,7 @@ from tilewright.codegen.llvm.small_floats import FORMATS, decode, encode, has_ha
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import F16, DType
 from tilewright.ir.expr import Const, Expr, Var, add, free_variables, mul, polynomial
-from tilewright.ir.simplify import substitute
+from tilewright.ir.simplify import is_nonnegative, known_le, substitute
 from tilewright.ir.target import Target
 
 MAX_SHUFFLED_STRIDE = 2
@@ -222,7 +222,7 @@ class Memory:
         pointer, align = self.pointer(buffer, start), self._align(buffer, start)
         element = memory_element(buffer.dtype, b.target)
         kind, alias = vector_type(element, lanes), self.places[buffer].alias
-        if mask is None:
+        if mask is None or self._all_lanes_exist(buffer, start, lanes):
             return b.emit(f"load {kind}, {pointer}, align {align}{alias}", element, lanes)
         suffix = kind_suffix(element, lanes)
         b.module.declare(
@@ -328,11 +328,28 @@ class Memory:
         if mask is None:
             b.emit_void(f"store {stored}, {pointer}, align {align}{alias}")
             return
+        if self._all_lanes_exist(buffer, start, stored.lanes):
+            # A select keeps the buffer in registers; a masked store would force it into memory.
+            old = b.emit(
+                f"load {stored.type}, {pointer}, align {align}{alias}", stored.element, stored.lanes
+            )
+            kept = b.select(mask, stored, old)
+            b.emit_void(f"store {kept}, {pointer}, align {align}{alias}")
+            return
         suffix = kind_suffix(stored.element, stored.lanes)
         b.module.declare(f"llvm.masked.store.{suffix}.p0", "void", [stored.type, "ptr", mask.type])
         b.emit_void(
             f"call void @llvm.masked.store.{suffix}.p0({stored}, "
             f"ptr align {align} {pointer.text}, {mask}){alias}"
+        )
+
+    def _all_lanes_exist(self, buffer: Buffer, start: Expr, lanes: int) -> bool:
+        """True for a register buffer in which all lanes, active or not, lie within bounds."""
+        size = buffer.layout.size(buffer.shape)
+        return (
+            buffer.scope == "register"
+            and is_nonnegative(start)
+            and known_le(add(start, lanes), size)
         )
 
     def _store_lane(self, buffer: Buffer, pointer: Value, stored: Value, lane: int) -> None:

@@ -177,7 +177,7 @@ class _Tiling:
             if per_task > 1:
                 plan.do(Chunk(panel, per_task))
                 task, panel = f"{panel}_o", f"{panel}_i"
-            plan.reorder(task, panel, *outer, row, lane)
+            plan.reorder(*dict.fromkeys((task, panel)), *outer, row, lane)
             return task, row
         if outer:
             size = self._row_block(outer)
