@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The interface of a frontend: it recognises a source and imports it as a module of the graph IR.
+
+A frontend registers by subclassing. :func:`import_model` asks each of them, in order of registration, whether
+a source is theirs.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from tilewright.frontends.names import quoted
+from tilewright.ir.errors import FrontendError
+from tilewright.ir.graph import Module
+
+Shapes = Mapping[str, Sequence[int | str]]
+
+
+class Frontend(ABC):
+    """One model format. ``name`` is its word on the command line, ``suffixes`` the usual endings of its files."""
+
+    name: ClassVar[str] = ""
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    registry: ClassVar[dict[str, type["Frontend"]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.name:
+            known = Frontend.registry.setdefault(cls.name, cls)
+            if known.__qualname__ != cls.__qualname__:
+                raise TypeError(f"Two frontends are called '{cls.name}'.")
+
+    @abstractmethod
+    def can_import(self, source: Any) -> bool:
+        """True if the source looks like this format; reads no more than its beginning."""
+
+    @abstractmethod
+    def import_model(self, source: Any, shapes: Shapes | None = None) -> Module:
+        """The model as a module; ``shapes`` replaces the dims of inputs by name. FrontendError if it cannot be."""
+
+
+def import_model(source: Any, shapes: Shapes | None = None, format: str | None = None) -> Module:
+    """Import a model in any known format; ``format`` names the frontend where the source does not tell."""
+    if format is not None:
+        if format not in Frontend.registry:
+            known = ", ".join(sorted(Frontend.registry))
+            raise FrontendError(f"Format {quoted(format)} is unknown. Use one of: {known}.")
+        return Frontend.registry[format]().import_model(source, shapes)
+    for frontend in Frontend.registry.values():
+        candidate = frontend()
+        if candidate.can_import(source):
+            return candidate.import_model(source, shapes)
+    suffixes = sorted(s for f in Frontend.registry.values() for s in f.suffixes)
+    shown = quoted(str(source)) if not isinstance(source, bytes) else "The given bytes"
+    raise FrontendError(
+        f"{shown} is not a model in a known format. Known file endings are: {', '.join(suffixes)}."
+    )

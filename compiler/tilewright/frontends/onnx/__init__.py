@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ONNX frontend: operator sets 7 and later, symbolic dims, functions, external data.
+
+:func:`import_model` is the entry. One row or handler a standard operator lies in the ``ops_*`` modules; loading one of
+them registers its rows.
+"""
+
+from pathlib import Path
+
+from tilewright.frontends.base import Frontend, Shapes
+from tilewright.frontends.onnx import (  # noqa: F401  (loading these registers handlers)
+    evaluators,
+    ops_activation,
+    ops_contraction,
+    ops_control,
+    ops_elementwise,
+    ops_index,
+    ops_movement,
+    ops_norm,
+    ops_pool,
+    ops_reduce,
+    ops_resize,
+    ops_shape,
+)
+from tilewright.frontends.onnx.importer import Importer
+from tilewright.frontends.onnx.limits import Limits
+from tilewright.frontends.onnx.load import Source, load_model, looks_like_onnx
+from tilewright.ir.graph import Module
+
+__all__ = ["Limits", "OnnxFrontend", "import_model"]
+
+
+def import_model(
+    source: Source,
+    shapes: Shapes | None = None,
+    *,
+    limits: Limits | None = None,
+    folder: str | Path | None = None,
+) -> Module:
+    """Import an ONNX model from a path, bytes or an ``onnx.ModelProto``.
+
+    ``shapes`` replaces the dims of inputs by name: ints fix a dim, texts name it. ``folder`` is where external data may
+    lie when the model is not given by its path. Raises FrontendError with one clear sentence; operators that are not
+    supported are listed all at once.
+    """
+    limits = limits or Limits()
+    loaded = load_model(source, limits, folder)
+    return Importer(loaded, limits).run(shapes or {})
+
+
+class OnnxFrontend(Frontend):
+    """ONNX files (``.onnx``), bytes and messages."""
+
+    name = "onnx"
+    suffixes = (".onnx",)
+
+    def can_import(self, source: object) -> bool:
+        return looks_like_onnx(source)
+
+    def import_model(self, source: Source, shapes: Shapes | None = None) -> Module:
+        return import_model(source, shapes)

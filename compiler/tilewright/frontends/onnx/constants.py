@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Between data known at import and tensors of the graph, both ways.
+
+``materialised`` turns an operand's data into nodes: a constant, or ``dim_values`` where elements are symbolic.
+``computed_array`` goes back: where a shape depends on tensors that are computed from constants alone, it runs the
+references of the nodes between, within a budget.
+"""
+
+import math
+
+import numpy as np
+
+from tilewright.frontends.names import printable
+from tilewright.frontends.onnx.limits import Limits
+from tilewright.frontends.onnx.operand import Operand
+from tilewright.frontends.onnx.shapes import Ratio, is_number
+from tilewright.ir.dtypes import I64
+from tilewright.ir.expr import Expr, index
+from tilewright.ir.graph import Builder, Constant, ConstantStore, Node, Value
+from tilewright.ir.op import Array
+from tilewright.ir.ops import Cast, DimValues, Div, Reshape
+
+
+def materialised(operand: Operand, builder: Builder) -> Value:
+    """The operand's data as a tensor; constants take their own name as origin."""
+    contents = operand.contents
+    if (
+        operand.array is None
+        and contents is not None
+        and all(is_number(x) for x in contents.reshape(-1))
+    ):
+        flat = np.array(
+            contents.reshape(-1).tolist(), dtype=np.float64 if operand.dtype.is_float else object
+        )
+        operand.array = flat.astype(operand.dtype.numpy).reshape(contents.shape)
+    if operand.array is not None:
+        origin, builder.origin = builder.origin, printable(operand.name) or builder.origin
+        value = builder.constant(operand.array, name=printable(operand.name))
+        builder.origin = origin
+        return value
+    assert contents is not None
+    return _symbolic(operand, builder)
+
+
+def _symbolic(operand: Operand, builder: Builder) -> Value:
+    """``dim_values`` of the elements (of their numerators, in a float tensor), in the operand's shape and dtype."""
+    assert operand.contents is not None
+    contents = operand.contents
+    numerators: list[Expr] = []
+    denominators: list[int] = []
+    for element in contents.reshape(-1):
+        ratio = element if isinstance(element, Ratio) else None
+        if isinstance(element, float) and not element.is_integer():
+            top, bottom = element.as_integer_ratio()
+            ratio = Ratio(index(top), bottom)
+        whole = (
+            element if isinstance(element, Expr) else index(int(element) if ratio is None else 0)
+        )
+        numerators.append(ratio.numerator if ratio else whole)
+        denominators.append(ratio.denominator if ratio else 1)
+    value = builder(DimValues(tuple(numerators)))
+    if operand.dtype is not I64:
+        value = builder(Cast(operand.dtype), value)
+    if any(d != 1 for d in denominators):
+        value = builder(
+            Div(), value, builder.constant(np.array(denominators, np.float64), operand.dtype)
+        )
+    if contents.ndim != 1:
+        value = builder(Reshape(tuple(index(d) for d in contents.shape)), value)
+    value.name = printable(operand.name)
+    return value
+
+
+def computed_array(value: Value, store: ConstantStore, limits: Limits) -> Array | None:
+    """The array that a value holds if constants alone decide it; None if not, or over the budget."""
+    chain = _constant_chain(value, limits)
+    if chain is None:
+        return None
+    known: dict[Value, Array] = {}
+    for node in chain:
+        if isinstance(node.op, Constant):
+            results: tuple[Array, ...] = (store[node.op.data],)
+        else:
+            with np.errstate(all="ignore"):
+                results = node.op.reference(*(known[v] for v in node.operands))
+        known.update(zip(node.results, results))
+    return known[value]
+
+
+def _constant_chain(value: Value, limits: Limits) -> list[Node] | None:
+    """The nodes that a value depends on, in order, if all come from constants and have static types."""
+    budget = limits.folded
+    order: list[Node] = []
+    placed: set[Node] = set()
+    stack: list[tuple[Value, bool]] = [(value, False)]
+    while stack:
+        current, ready = stack.pop()
+        node = current.producer
+        if node is None or node.regions or not all(v.type.is_static for v in node.results):
+            return None
+        if node in placed:
+            continue
+        if ready:
+            placed.add(node)
+            order.append(node)
+            continue
+        budget -= sum(math.prod(v.type.static_shape) for v in node.results)
+        if budget < 0:
+            return None
+        stack.append((current, True))
+        stack.extend((v, False) for v in node.operands)
+    return order

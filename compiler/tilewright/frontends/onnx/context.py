@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a handler sees of the node that it imports: operands, attributes, version, and ways to emit and to refuse."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+import onnx
+
+from tilewright.frontends.names import printable, quoted
+from tilewright.frontends.onnx.attributes import Attributes
+from tilewright.frontends.onnx.operand import Operand
+from tilewright.frontends.onnx.registry import Contents
+from tilewright.ir.dtypes import DType
+from tilewright.ir.errors import FrontendError
+from tilewright.ir.expr import Expr
+from tilewright.ir.graph import Value
+from tilewright.ir.op import Array, Op
+
+if TYPE_CHECKING:
+    from tilewright.frontends.onnx.importer import Importer
+    from tilewright.frontends.onnx.scope import Scope
+
+
+class UnsupportedNodeError(FrontendError):
+    """A node that is understood but not supported in this form; collected, so that one message lists all."""
+
+
+class NodeContext:
+    """One node during its import. ``attributes`` is typed access, ``version`` that of the node's operator set."""
+
+    def __init__(
+        self,
+        importer: "Importer",
+        scope: "Scope",
+        node: onnx.NodeProto,
+        operands: Sequence[Operand | None],
+        version: int,
+        origin: str,
+    ) -> None:
+        self.importer = importer
+        self.scope = scope
+        self.node = node
+        self.operands = list(operands)
+        self.version = version
+        self.origin = origin
+        self.attributes = Attributes(node.attribute, scope.bindings, self.where)
+
+    # --- refusing ---
+
+    @property
+    def where(self) -> str:
+        """The node for messages: its name and operator."""
+        domain = f"{printable(self.node.domain)}." if self.node.domain else ""
+        return f"{quoted(self.origin)} ({domain}{printable(self.node.op_type)})"
+
+    def fail(self, message: str) -> NoReturn:
+        """Raise FrontendError: the node is wrong. ``message`` begins with a capital and ends in a full stop."""
+        raise FrontendError(f"Node {self.where} is not valid: {message}")
+
+    def unsupported(self, reason: str) -> NoReturn:
+        """Refuse the node as not supported; ``reason`` is a clause such as ``its axes are computed at run time``."""
+        raise UnsupportedNodeError(reason)
+
+    def require(self, condition: bool, message: str) -> None:
+        """Fail with ``message`` unless ``condition`` holds."""
+        if not condition:
+            self.fail(message)
+
+    # --- operands ---
+
+    @property
+    def count(self) -> int:
+        """How many inputs the node lists, missing optional ones included."""
+        return len(self.operands)
+
+    def has(self, position: int) -> bool:
+        """True if the input is given."""
+        return position < len(self.operands) and self.operands[position] is not None
+
+    def operand(self, position: int) -> Operand:
+        """A required input."""
+        operand = self.operands[position] if position < len(self.operands) else None
+        if operand is None:
+            self.fail(f"Input {position} is missing.")
+        return operand
+
+    def value(self, position: int) -> Value:
+        """A required input as a tensor of the graph."""
+        return self.importer.materialise(self.operand(position))
+
+    def optional(self, position: int) -> Value | None:
+        """An optional input as a tensor of the graph."""
+        return self.value(position) if self.has(position) else None
+
+    def values(self) -> list[Value]:
+        """All inputs as tensors."""
+        return [self.value(i) for i in range(self.count)]
+
+    def contents(self, position: int, what: str) -> Contents:
+        """The elements of an input that must be known at import; refused as unsupported if they are not."""
+        operand = self.operand(position)
+        contents = self.importer.known(operand)
+        if contents is None:
+            self.unsupported(
+                f"its {what} ('{printable(operand.name, 60)}') are computed at run time"
+            )
+        return contents
+
+    def integers(self, position: int, what: str) -> list[int | Expr]:
+        """A list of integers, symbolic ones included, from an input; a scalar gives a list of one."""
+        contents = self.contents(position, what)
+        operand = self.operand(position)
+        self.require(
+            operand.dtype.is_integer and contents.ndim <= 1,
+            f"Its {what} must be a list of integers but are of type {operand.dtype}{list(contents.shape)}.",
+        )
+        return [x if isinstance(x, Expr) else int(x) for x in contents.reshape(-1)]
+
+    def static_integers(self, position: int, what: str) -> list[int]:
+        """A list of plain integers from an input."""
+        found = self.integers(position, what)
+        if any(isinstance(x, Expr) for x in found):
+            self.unsupported(f"its {what} depend on symbolic dims")
+        return [x for x in found if isinstance(x, int)]
+
+    def scalar_number(self, position: int, what: str) -> float | int | bool:
+        """The only element of an input, a plain number."""
+        contents = self.contents(position, what)
+        self.require(contents.size == 1, f"Its {what} must be one number, not {contents.size}.")
+        number = contents.reshape(-1)[0]
+        if not isinstance(number, int | float):
+            self.unsupported(f"its {what} depend on symbolic dims")
+        return number
+
+    def array(self, position: int) -> Array | None:
+        """The array of a constant input; None if it is not constant."""
+        return self.importer.constant_array(self.operand(position))
+
+    def axis(self, axis: int, rank: int) -> int:
+        """A non-negative axis."""
+        self.require(
+            -rank <= axis < rank or (rank == 0 and axis in (0, -1)),
+            f"Axis {axis} is out of range for rank {rank}.",
+        )
+        return axis % rank if rank else 0
+
+    def axes(self, axes: Sequence[int], rank: int) -> tuple[int, ...]:
+        """Distinct non-negative axes, sorted."""
+        found = sorted(self.axis(a, rank) for a in axes)
+        self.require(len(set(found)) == len(found), f"Axes {list(axes)} name one axis twice.")
+        return tuple(found)
+
+    @property
+    def outputs(self) -> int:
+        """How many results the node names, unused ones at the end left out."""
+        names = list(self.node.output)
+        while names and not names[-1]:
+            names.pop()
+        return len(names)
+
+    # --- emitting ---
+
+    def emit(self, op: Op, *operands: Value) -> Value:
+        """Append a node of ours and return its only result."""
+        (result,) = self.importer.emit(op, operands)
+        return result
+
+    def emit_all(self, op: Op, *operands: Value) -> list[Value]:
+        """Append a node of ours and return its results."""
+        return self.importer.emit(op, operands)
+
+    def constant(self, data: object, dtype: DType) -> Value:
+        """A constant of that dtype."""
+        return self.importer.constant(np.asarray(data), dtype)
+
+    def known_result(self, contents: Contents, dtype: DType) -> Operand:
+        """A result whose elements are known; it becomes a tensor only if something uses it as one."""
+        return Operand("", dtype, contents=contents)

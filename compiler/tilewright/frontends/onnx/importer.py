@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The walk over an ONNX graph: each node's handler emits our ops, or its function body is walked in its place.
+
+Names are resolved through scopes, so inlining a function or a branch needs no renaming. A node that is not supported
+blocks its results; what depends on them is skipped, and at the end one message lists every unsupported operator.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import onnx
+
+from tilewright.frontends.base import Shapes
+from tilewright.frontends.names import printable, quoted
+from tilewright.frontends.onnx import functions, shapes
+from tilewright.frontends.onnx.attributes import check_against_schema, schema_of
+from tilewright.frontends.onnx.constants import computed_array, materialised
+from tilewright.frontends.onnx.context import NodeContext, UnsupportedNodeError
+from tilewright.frontends.onnx.limits import Limits
+from tilewright.frontends.onnx.load import LoadedModel
+from tilewright.frontends.onnx.operand import Operand
+from tilewright.frontends.onnx.order import ordered
+from tilewright.frontends.onnx.registry import Contents, find_evaluator, find_handler
+from tilewright.frontends.onnx.scope import Scope
+from tilewright.frontends.onnx.shapes import Unknown
+from tilewright.frontends.onnx.symbols import Symbols
+from tilewright.frontends.onnx.tensors import dtype_of, sparse_to_array, to_array
+from tilewright.ir.dtypes import DType, from_numpy
+from tilewright.ir.errors import FrontendError, TypeInferenceError
+from tilewright.ir.expr import Const
+from tilewright.ir.graph import Builder, Graph, Module, Value
+from tilewright.ir.op import Array, Op
+from tilewright.ir.types import TensorType, tensor
+
+
+class Importer:
+    """The state of one import."""
+
+    def __init__(self, loaded: LoadedModel, limits: Limits) -> None:
+        self.loaded = loaded
+        self.limits = limits
+        self.module = Module(Graph("main"))
+        self.builder = Builder(self.module.graph, self.module.constants)
+        self.symbols = Symbols()
+        self.functions = functions.model_functions(loaded.proto)
+        self._unsupported: Counter[str] = Counter()
+        self._walked = 0
+        self._where = "the graph"
+
+    def run(self, shapes_given: Shapes) -> Module:
+        """Import the main graph; ``shapes_given`` replaces dims of inputs."""
+        graph = self.loaded.proto.graph
+        scope = Scope(self.loaded.opsets)
+        self._define_initializers(graph, scope)
+        self._define_inputs(graph, scope, shapes_given)
+        results = self.walk(graph.node, [o.name for o in graph.output], scope)
+        self._raise_unsupported()
+        self.builder.origin = "outputs"
+        module = self.module
+        module.graph.set_outputs([self.materialise(r) for r in results])
+        module.output_names = [o.name for o in graph.output]
+        if len(set(module.output_names)) != len(module.output_names):
+            raise FrontendError("Two graph outputs have one name. Export the model again.")
+        module.symbols = dict(self.symbols.table)
+        module.metadata = {p.key: p.value for p in self.loaded.proto.metadata_props}
+        return module
+
+    # --- what comes in ---
+
+    def _define_initializers(self, graph: onnx.GraphProto, scope: Scope) -> None:
+        external = self.loaded.external
+        for proto in graph.initializer:
+            array = to_array(proto, external, self.limits)
+            scope.define(proto.name, self.constant_operand(proto.name, array))
+        for sparse in graph.sparse_initializer:
+            array = sparse_to_array(sparse, external, self.limits)
+            scope.define(sparse.values.name, self.constant_operand(sparse.values.name, array))
+
+    def _define_inputs(self, graph: onnx.GraphProto, scope: Scope, given: Shapes) -> None:
+        inputs = [i for i in graph.input if i.name not in scope.names]
+        unknown = sorted(set(given) - {i.name for i in inputs})
+        if unknown:
+            known = ", ".join(quoted(i.name) for i in inputs[:20])
+            raise FrontendError(
+                f"Shapes are given for {', '.join(map(quoted, unknown))}, but the inputs are {known}."
+            )
+        self.symbols.declare(i for i in inputs if i.name not in given)
+        for info in inputs:
+            if not info.name:
+                raise FrontendError("A graph input has no name. Export the model again.")
+            value = Value(self._input_type(info, given), printable(info.name))
+            self.module.graph.inputs.append(value)
+            self.module.input_names.append(info.name)
+            scope.define(info.name, Operand(info.name, value.type.dtype, value=value))
+
+    def _input_type(self, info: onnx.ValueInfoProto, given: Shapes) -> TensorType:
+        shown = quoted(info.name)
+        if not info.type.HasField("tensor_type"):
+            kind = info.type.WhichOneof("value") or "nothing"
+            raise FrontendError(
+                f"Input {shown} is of kind '{kind}'; only tensors are supported as inputs yet."
+            )
+        declared = info.type.tensor_type
+        dtype = dtype_of(declared.elem_type, f"Input {shown}")
+        bases = f"{info.name}_d"
+        if info.name in given:
+            wanted = list(given[info.name])
+            if declared.HasField("shape") and len(declared.shape.dim) != len(wanted):
+                raise FrontendError(
+                    f"Input {shown} has rank {len(declared.shape.dim)} but the shape given for it, {wanted}, has "
+                    f"rank {len(wanted)}. Give one dim for each axis."
+                )
+            return tensor(
+                dtype, [self.symbols.given(d, f"{bases}{a}") for a, d in enumerate(wanted)]
+            )
+        if not declared.HasField("shape"):
+            raise FrontendError(
+                f"Input {shown} has no shape in the model. Give one with shapes={{{info.name!r}: (...)}}; "
+                "a text as a dim keeps it symbolic."
+            )
+        dims = [self.symbols.dim(d, f"{bases}{a}") for a, d in enumerate(declared.shape.dim)]
+        return tensor(dtype, dims)
+
+    # --- walking ---
+
+    def walk(
+        self, nodes: Sequence[onnx.NodeProto], wanted: Sequence[str], scope: Scope
+    ) -> list[Operand]:
+        """Import the nodes that the wanted names need, and return what those names then stand for."""
+        self.limits.check("The nesting of sub-graphs and functions", scope.nesting, "nesting")
+        known = scope.find if scope.parent is not None else scope.names.get
+        own = scope.names
+        order = ordered(
+            nodes, wanted, lambda name: name in own or known(name) is not None, self.limits
+        )
+        self._walked += len(order)
+        self.limits.check("The number of nodes, inlined functions included,", self._walked, "nodes")
+        for position, node in enumerate(order):
+            self._import_node(node, position, scope)
+        return [self._named(name, scope) for name in wanted]
+
+    def sub_graph(self, graph: onnx.GraphProto, scope: Scope, origin: str) -> list[Operand | None]:
+        """Import a branch in place; what its outputs stand for."""
+        inner = scope.sub_graph()
+        inner.prefix = f"{origin}/"
+        self._define_initializers(graph, inner)
+        return list(self.walk(graph.node, [o.name for o in graph.output], inner))
+
+    def _named(self, name: str, scope: Scope) -> Operand:
+        operand = scope.find(name)
+        if operand is None:
+            raise FrontendError(
+                f"The name {quoted(name)} is defined nowhere. Export the model again."
+            )
+        return operand
+
+    def _import_node(self, node: onnx.NodeProto, position: int, scope: Scope) -> None:
+        origin = scope.prefix + printable(node.name or f"{node.op_type}_{position}")
+        operands = [self._named(name, scope) if name else None for name in node.input]
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        function = self.functions.get((domain, node.op_type, node.overload))
+        version = self._version(domain, node, scope, function is not None)
+        context = NodeContext(self, scope, node, operands, version, origin)
+        self.builder.origin, self._where = origin, context.where
+        if any(o is not None and o.blocked for o in operands):
+            self._block(context, None if self._is_known(domain, node, version) else "")
+            return
+        try:
+            results = self._results(context, domain, function)
+        except UnsupportedNodeError as refusal:
+            self._block(context, str(refusal))
+            return
+        except (TypeInferenceError, Unknown) as error:
+            reason = str(error) or "its dims cannot be expressed"
+            raise FrontendError(
+                f"Node {context.where} does not fit its inputs: {reason} "
+                "Check the model with onnx.checker, or give other input shapes."
+            ) from error
+        self._define_results(context, results)
+
+    def _version(self, domain: str, node: onnx.NodeProto, scope: Scope, is_function: bool) -> int:
+        version = scope.opsets.get(domain)
+        if version is None:
+            if is_function or domain:
+                return 1
+            raise FrontendError(
+                f"Node {quoted(node.name or node.op_type)} uses the standard operators, but the model imports no "
+                "version of them. Export it again."
+            )
+        return version
+
+    def _is_known(self, domain: str, node: onnx.NodeProto, version: int) -> bool:
+        return (
+            (domain, node.op_type, node.overload) in self.functions
+            or find_handler(domain, node.op_type, version) is not None
+            or functions.has_standard_body(domain, node.op_type, version)
+        )
+
+    def _results(
+        self, context: NodeContext, domain: str, function: onnx.FunctionProto | None
+    ) -> list[Operand | None]:
+        """What the node's outputs stand for: evaluated, emitted by its handler, or by walking its function body."""
+        node = context.node
+        if function is not None:
+            return functions.inline(context, function)
+        schema = schema_of(domain, node.op_type, context.version)
+        if schema is not None:
+            check_against_schema(
+                schema, context.attributes, len(node.input), len(node.output), context.where
+            )
+        evaluated = self._evaluated(context, domain)
+        if evaluated is not None:
+            return [evaluated]
+        found = find_handler(domain, node.op_type, context.version)
+        if found is not None:
+            return _as_operands(found(context))
+        body = functions.standard_body(context, domain)
+        if body is None:
+            context.unsupported("")
+        return functions.inline(context, body)
+
+    def _evaluated(self, context: NodeContext, domain: str) -> Operand | None:
+        """The node's result where the contents of all its inputs are known and small."""
+        evaluate = find_evaluator(domain, context.node.op_type)
+        if evaluate is None or context.outputs > 1:
+            return None
+        inputs: list[Contents | None] = []
+        for operand in context.operands:
+            contents = None if operand is None else operand.known(self.limits.contents)
+            if operand is not None and contents is None:
+                return None
+            inputs.append(contents)
+        if not inputs or inputs[0] is None:
+            return None
+        try:
+            result = evaluate(context, inputs)  # type: ignore[arg-type]
+        except Unknown:
+            return None
+        if not isinstance(result, Operand):
+            result = Operand("", context.operand(0).dtype, contents=np.asarray(result, object))
+        contents = result.contents
+        small = contents is not None and contents.size <= self.limits.contents
+        return result if small else None
+
+    def _define_results(self, context: NodeContext, results: Sequence[Operand | None]) -> None:
+        names = context.node.output
+        for position, name in enumerate(names):
+            if not name:
+                continue
+            result = results[position] if position < len(results) else None
+            if result is None:
+                context.fail(
+                    f"Result {position} ({quoted(name)}) is not one that this operator gives."
+                )
+            if result.value is not None and not result.value.name:
+                result.value.name = printable(name)
+            context.scope.define(
+                name,
+                Operand(
+                    name, result.dtype, result.array, result.contents, result.value, result.blocked
+                ),
+            )
+
+    # --- what is not supported ---
+
+    def _block(self, context: NodeContext, reason: str | None) -> None:
+        """Record an unsupported node (unless it is only cut off by another) and block its results."""
+        if reason is not None:
+            node = context.node
+            domain = printable(node.domain, 60) or "ai.onnx"
+            entry = f"{printable(node.op_type, 60)} ({domain} {context.version})"
+            self._unsupported[f"{entry}, since {reason}" if reason else entry] += 1
+        for name in context.node.output:
+            if name:
+                context.scope.define(name, Operand(name, from_numpy(np.float32), blocked=True))
+
+    def _raise_unsupported(self) -> None:
+        if not self._unsupported:
+            return
+        listed = [
+            f"{entry}: {count} node{'s' if count > 1 else ''}"
+            for entry, count in sorted(self._unsupported.items())
+        ]
+        shown = "; ".join(listed[:50]) + (
+            f"; and {len(listed) - 50} more" if len(listed) > 50 else ""
+        )
+        raise FrontendError(
+            f"The model uses operators that are not supported: {shown}. "
+            "Export it with other operators, or add handlers for these."
+        )
+
+    # --- emitting and data ---
+
+    def emit(self, op: Op, operands: Sequence[Value]) -> list[Value]:
+        """Append a node; its results are checked against the limits."""
+        node = self.builder.add(op, *operands)
+        for result in node.results:
+            self._check_type(result.type)
+        return node.results
+
+    def _check_type(self, type_: TensorType) -> None:
+        size = type_.size
+        if isinstance(size, Const):
+            self.limits.check(
+                f"The number of elements of a result of node {self._where}",
+                int(size.literal),
+                "elements",
+            )
+        elif not all(shapes.is_reasonable(d) for d in type_.shape):
+            raise FrontendError(
+                f"The dims of a result of node {self._where} grow into expressions of unreasonable size. "
+                "Give fixed input shapes."
+            )
+
+    def constant(self, array: Array, dtype: DType) -> Value:
+        """A constant node of that dtype."""
+        return self.builder.constant(array, dtype)
+
+    def constant_operand(self, name: str, array: Array) -> Operand:
+        """An array as an operand; it becomes a node when it is used as a tensor."""
+        return Operand(name, from_numpy(array.dtype), array=array)
+
+    def materialise(self, operand: Operand) -> Value:
+        """The operand as a tensor of the graph, made once."""
+        if operand.blocked:
+            raise FrontendError(f"The value {quoted(operand.name)} comes from an unsupported node.")
+        if operand.value is None:
+            operand.value = materialised(operand, self.builder)
+        return operand.value
+
+    def known(self, operand: Operand) -> Contents | None:
+        """The contents of an operand, computed from constants where need be; None if they are not known at import."""
+        contents = operand.known(self.limits.contents)
+        if contents is None and operand.value is not None and operand.array is None:
+            operand.array = computed_array(operand.value, self.module.constants, self.limits)
+            contents = operand.known(self.limits.contents)
+        return contents
+
+    def constant_array(self, operand: Operand) -> Array | None:
+        """The array of a constant operand; None if it is not constant."""
+        if operand.array is None and operand.contents is not None:
+            elements = operand.contents.reshape(-1)
+            if all(shapes.is_number(x) for x in elements):
+                operand.array = np.array(operand.contents.tolist()).astype(operand.dtype.numpy)
+        if operand.array is None:
+            self.known(operand)
+        return operand.array
+
+
+def _as_operands(results: object) -> list[Operand | None]:
+    """A handler's answer as a list: values become operands."""
+    items: Iterable[object] = results if isinstance(results, list | tuple) else (results,)
+    found: list[Operand | None] = []
+    for item in items:
+        if isinstance(item, Value):
+            found.append(Operand("", item.type.dtype, value=item))
+        elif item is None or isinstance(item, Operand):
+            found.append(item)
+        else:
+            raise TypeError(f"A handler returned {type(item).__name__}.")
+    return found

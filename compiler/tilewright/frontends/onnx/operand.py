@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a name of an ONNX graph stands for during import.
+
+An :class:`Operand` is data known at import (an array, or small contents with symbolic elements), a value of our graph,
+or both. Data becomes a node only when something uses it as a tensor: axes, shapes and pads never do.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.frontends.onnx.registry import Contents
+from tilewright.ir.dtypes import DType
+from tilewright.ir.expr import Expr, index
+from tilewright.ir.graph import Value
+from tilewright.ir.op import Array
+
+
+@dataclass(eq=False)
+class Operand:
+    """``array`` is a constant; ``contents`` an object array of ints, floats, bools and index expressions.
+
+    ``blocked`` marks a result of an unsupported node: what depends on it is skipped, so that one message can list all.
+    """
+
+    name: str
+    dtype: DType
+    array: Array | None = None
+    contents: Contents | None = None
+    value: Value | None = None
+    blocked: bool = False
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        if self.value is not None:
+            return self.value.type.shape
+        data = self.array if self.array is not None else self.contents
+        return tuple(index(d) for d in np.shape(data))
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    def known(self, most: int) -> Contents | None:
+        """The contents, if they are known and no more than ``most`` elements."""
+        if self.contents is None and self.array is not None and self.array.size <= most:
+            self.contents = object_array(self.array)
+        return self.contents
+
+
+def object_array(array: Array) -> Contents:
+    """The elements of an array as Python numbers; those of the small float types as floats."""
+    if array.dtype.kind == "V" or array.dtype.name.startswith(("bfloat", "float8", "float4")):
+        array = array.astype(np.float64)
+    elif array.dtype.name in ("int4", "uint4"):
+        array = array.astype(np.int64)
+    return array.astype(object)

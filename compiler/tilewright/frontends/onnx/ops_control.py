@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Control flow that can be decided at import: an If whose condition is known is its branch."""
+
+from tilewright.frontends.onnx.context import NodeContext
+from tilewright.frontends.onnx.operand import Operand
+from tilewright.frontends.onnx.registry import handler
+
+
+@handler("If")
+def _if(ctx: NodeContext) -> list[Operand | None]:
+    contents = ctx.contents(0, "condition")
+    ctx.require(
+        contents.size == 1, f"Its condition has {contents.size} elements where one is needed."
+    )
+    branch = "then_branch" if contents.reshape(-1)[0] else "else_branch"
+    graph = ctx.attributes.graph(branch)
+    ctx.require(not graph.input, "Its branch takes inputs, which a branch must not.")
+    ctx.require(
+        len(graph.output) >= len(ctx.node.output),
+        f"Its branch gives {len(graph.output)} results where {len(ctx.node.output)} are named.",
+    )
+    return ctx.importer.sub_graph(graph, ctx.scope, ctx.origin)

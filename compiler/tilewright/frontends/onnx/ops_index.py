@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gathering and scattering by index tensors."""
+
+import numpy as np
+
+from tilewright.frontends.onnx import compose
+from tilewright.frontends.onnx.context import NodeContext
+from tilewright.frontends.onnx.registry import handler
+from tilewright.ir.dtypes import I64
+from tilewright.ir.graph import Value
+from tilewright.ir.ops import Gather, GatherElements, GatherNd, ScatterElements, ScatterNd
+
+_REDUCTIONS = ("none", "add", "mul", "min", "max")
+
+
+def _axis(ctx: NodeContext, default: int = 0) -> int:
+    return ctx.axis(ctx.attributes.integer("axis", default), ctx.operand(0).rank)
+
+
+def _reduction(ctx: NodeContext) -> str:
+    reduction = ctx.attributes.text("reduction", "none")
+    ctx.require(reduction in _REDUCTIONS, f"Its reduction is none of {', '.join(_REDUCTIONS)}.")
+    return reduction
+
+
+@handler("Gather")
+def _gather(ctx: NodeContext) -> Value:
+    return ctx.emit(Gather(_axis(ctx)), ctx.value(0), ctx.value(1))
+
+
+@handler("GatherElements", since=11)
+def _gather_elements(ctx: NodeContext) -> Value:
+    return ctx.emit(GatherElements(_axis(ctx)), ctx.value(0), ctx.value(1))
+
+
+@handler("GatherND", since=11)
+def _gather_nd(ctx: NodeContext) -> Value:
+    batch_dims = ctx.attributes.integer("batch_dims", 0)
+    return ctx.emit(GatherNd(batch_dims), ctx.value(0), ctx.value(1))
+
+
+@handler("ScatterElements", "Scatter", since=9)
+def _scatter_elements(ctx: NodeContext) -> Value:
+    op = ScatterElements(_axis(ctx), _reduction(ctx))
+    return ctx.emit(op, ctx.value(0), ctx.value(1), ctx.value(2))
+
+
+@handler("ScatterND", since=11)
+def _scatter_nd(ctx: NodeContext) -> Value:
+    return ctx.emit(ScatterNd(_reduction(ctx)), ctx.value(0), ctx.value(1), ctx.value(2))
+
+
+@handler("Compress", since=9)
+def _compress(ctx: NodeContext) -> Value:
+    """With a condition known at import, a Gather of the positions where it holds."""
+    x = ctx.value(0)
+    condition = ctx.contents(1, "condition").reshape(-1)
+    if "axis" not in ctx.attributes:
+        x = compose.reshape(ctx, x, (x.type.size,))
+    axis = ctx.axis(ctx.attributes.integer("axis", 0), x.type.rank)
+    positions = np.nonzero(np.array([bool(c) for c in condition]))[0]
+    return ctx.emit(Gather(axis), x, ctx.constant(positions, I64))

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Symbolic dims of a model's inputs.
+
+A named dim becomes one :class:`Symbol` wherever its name appears; a dim without a name, named ``?``, or declared negative
+gets a fresh one, ``x_d0``. A named dim that is a sum or product of other named dims (``past + seq``) becomes that expression.
+Symbols are at least 1: kernels are compiled for non-empty tensors, and the host program checks it at each call.
+"""
+
+import re
+from collections.abc import Iterable
+
+import onnx
+
+from tilewright.frontends.names import identifier, quoted, unique
+from tilewright.ir.errors import FrontendError
+from tilewright.ir.expr import UNBOUNDED, Expr, Symbol, add, index, mul
+
+_ANONYMOUS = frozenset({"", "?", "-1", "None", "*"})
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+_LARGEST_DIM = 1 << 62
+
+
+class Symbols:
+    """Makes the symbols of one module; ``table`` holds them by their cleaned names."""
+
+    def __init__(self) -> None:
+        self.table: dict[str, Symbol] = {}
+        self._by_model_name: dict[str, Expr] = {}
+
+    def fresh(self, base: str) -> Symbol:
+        """A new symbol with a name like ``base``."""
+        name = unique(identifier(base), set(self.table))
+        symbol = Symbol(name, 1, UNBOUNDED, 1, 0)
+        self.table[name] = symbol
+        return symbol
+
+    def named(self, name: str) -> Expr:
+        """The dim that the model calls ``name``; the same each time."""
+        known = self._by_model_name.get(name)
+        if known is None:
+            known = self._expression(name) or self.fresh(name)
+            self._by_model_name[name] = known
+        return known
+
+    def _expression(self, name: str) -> Expr | None:
+        """``name`` read as sums of products of dims that are known already; None if it is not that."""
+        if len(name) > 200 or not re.search(r"[+*]", name):
+            return None
+        total: Expr = index(0)
+        for term in name.split("+"):
+            product: Expr = index(1)
+            for raw in term.split("*"):
+                factor = raw.strip()
+                if factor.isascii() and factor.isdigit() and len(factor) < 10:
+                    product = mul(product, int(factor))
+                elif factor in self._by_model_name:
+                    product = mul(product, self._by_model_name[factor])
+                else:
+                    return None
+            total = add(total, product)
+        return total
+
+    def declare(self, infos: Iterable[onnx.ValueInfoProto]) -> None:
+        """Make the symbols of all plainly named dims first, so that expressions over them are understood."""
+        for info in infos:
+            for dim in info.type.tensor_type.shape.dim:
+                if dim.dim_param not in _ANONYMOUS and _NAME.fullmatch(dim.dim_param):
+                    self.named(dim.dim_param)
+
+    def dim(self, dim: onnx.TensorShapeProto.Dimension, base: str) -> Expr:
+        """The dim that a model declares."""
+        if dim.HasField("dim_value"):
+            if dim.dim_value > _LARGEST_DIM:
+                raise FrontendError(
+                    f"Dim {quoted(base)} is {dim.dim_value}, which no machine can hold. Export the model again."
+                )
+            return index(dim.dim_value) if dim.dim_value >= 0 else self.fresh(base)
+        if dim.dim_param in _ANONYMOUS:
+            return self.fresh(base)
+        return self.named(dim.dim_param)
+
+    def given(self, dim: int | str, base: str) -> Expr:
+        """The dim that the caller asks for: a size or a name."""
+        if isinstance(dim, str):
+            return self.fresh(base) if dim in _ANONYMOUS else self.named(dim)
+        if isinstance(dim, bool) or not isinstance(dim, int) or not 0 <= dim <= _LARGEST_DIM:
+            raise FrontendError(
+                f"The dim {dim!r} given for {quoted(base)} is neither a size of at least 0 nor a name. "
+                "Give a number, or a text to keep it symbolic."
+            )
+        return index(dim)
