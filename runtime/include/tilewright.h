@@ -11,8 +11,9 @@
  *     tw_model_close(model);
  *
  * A model is immutable and may be shared by threads; a context belongs to one thread at a time and
- * keeps its model alive. Each function checks its arguments; those that can fail return a status and
- * leave one sentence for tw_last_error. Structs that may grow begin with `size`, their own sizeof.
+ * keeps its model alive. Each function checks its arguments; those that can fail return a status
+ * and leave one sentence for tw_last_error. Structs that may grow begin with `size`, their own
+ * sizeof.
  */
 #ifndef TILEWRIGHT_H
 #define TILEWRIGHT_H
@@ -99,9 +100,9 @@ TW_API const char *tw_dtype_name(int32_t dtype);
 typedef struct tw_model tw_model;
 
 enum {
-  TW_SKIP_CONSTANTS_CHECK = 1, /* do not verify the checksum of the constants (saves reading them) */
-  TW_BORROW_CONSTANTS = 2      /* tw_model_open_memory: use them in place; the caller keeps the bytes,
-                                  whose start must be aligned to 64, alive until the model is gone */
+  TW_SKIP_CONSTANTS_CHECK = 1, /* do not verify the constants' checksum, which reads them all */
+  TW_BORROW_CONSTANTS = 2 /* tw_model_open_memory: use them in place; the caller keeps the bytes,
+                             whose start must be aligned to 64, until the model is closed */
 };
 
 typedef struct tw_open_options {
@@ -136,8 +137,8 @@ TW_API tw_status tw_model_manifest(const tw_model *model, const char **text, siz
 
 typedef struct tw_context tw_context;
 
-/* A parallel loop of the caller's own: calls body(job, begin, end) for ranges that cover each task in
-   0..tasks-1 exactly once, on any threads, and returns when all are done. */
+/* A parallel loop of the caller's own: calls body(job, begin, end) for ranges that cover each task
+   in 0..tasks-1 exactly once, on any threads, and returns when all are done. */
 typedef void (*tw_range)(void *job, int64_t begin, int64_t end);
 typedef void (*tw_parallel_for)(void *user, tw_range body, void *job, int64_t tasks);
 
@@ -163,10 +164,10 @@ TW_API tw_status tw_context_create(tw_model *model, const tw_context_options *op
                                    tw_context **context);
 TW_API void tw_context_close(tw_context *context); /* NULL is allowed */
 TW_API tw_status tw_context_profile(tw_context *context, tw_profile profile, void *user);
-/* Runs the model once. An output of kind TW_TENSOR is memory of the caller's, of exactly the output's
-   dtype and shape, and must not overlap an input or another output; one of kind TW_NONE is filled in
-   from the allocator, else from memory that the context owns until its next run. Shapes of outputs
-   belong to the context likewise. After a failure the contents of outputs are undefined. */
+/* Runs the model once. An output of kind TW_TENSOR is memory of the caller's, of exactly the
+   output's dtype and shape, and must not overlap an input or another output; one of kind TW_NONE is
+   filled in from the allocator, else from memory that the context owns until its next run. Shapes
+   of outputs belong to the context likewise. After a failure their contents are undefined. */
 TW_API tw_status tw_context_run(tw_context *context, const tw_value *inputs, int32_t input_count,
                                 tw_value *outputs, int32_t output_count);
 

@@ -11,8 +11,9 @@
  * The *host program* is the entry: it reads shapes, checks, computes offsets and launches kernels.
  * Both return 0, or a status that stops the run.
  *
- * Memory. The data of inputs and outputs is aligned to its element (a complex number: to its parts),
- * constants, arena and workspace to 64 bytes. Pointers are never null, also for empty tensors.
+ * Memory. The data of inputs and outputs is aligned to its element (a complex number: to its
+ * parts); constants, arena and workspace are aligned to 64 bytes. Pointers are never null, also for
+ * empty tensors.
  */
 #ifndef TW_ABI_H
 #define TW_ABI_H

@@ -73,7 +73,8 @@ tw_status tw_context_create(tw_model *model, const tw_context_options *options,
   tw_model_retain(model);
   context->model = model;
   if (options) context->options = *options;
-  context->threads = context->options.threads ? (int)context->options.threads : tw_default_threads();
+  context->threads = (int)context->options.threads;
+  if (!context->threads) context->threads = tw_default_threads();
   context->services = (tw_services){sizeof(tw_services), !context->options.profile,
                                     tw_service_launch,   tw_service_arena,
                                     tw_service_workspace, tw_service_output,

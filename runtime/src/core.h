@@ -33,8 +33,8 @@ void tw_text_add_quoted(tw_text *text, const char *string); /* 'string', cut and
 void tw_text_add_integer(tw_text *text, int64_t value);
 void tw_text_add_shape(tw_text *text, int32_t rank, const int64_t *shape);
 
-/* Sets the thread's message and returns `status`. Formats: %s text, %q text in quotes, %d an int64_t
-   (cast every argument). */
+/* Sets the thread's message and returns `status`. Formats: %s text, %q text in quotes, %d an
+   int64_t (cast every argument). */
 tw_status tw_fail(tw_status status, const char *format, ...);
 /* Begins a message that is built piece by piece in the thread's own buffer. */
 void tw_fail_begin(tw_text *text);

@@ -19,7 +19,8 @@ static tw_status out_of_memory(void) {
 }
 
 static tw_status bad_member(const char *key) {
-  return tw_fail(TW_ERROR_ARTIFACT, "Member %q of the artifact's manifest is missing or wrong.", key);
+  return tw_fail(TW_ERROR_ARTIFACT, "Member %q of the artifact's manifest is missing or wrong.",
+                 key);
 }
 
 static const json_node *member(const loader *in, const json_node *object, const char *key,
@@ -233,8 +234,8 @@ tw_status tw_manifest_load(tw_model *model, char *text, size_t bytes) {
   tw_status status;
   const char *reason = tw_json_parse(&in.document, text, bytes, &where);
   if (reason)
-    status = tw_fail(TW_ERROR_ARTIFACT, "The artifact's manifest is no JSON: %s at byte %d.", reason,
-                     (int64_t)where);
+    status = tw_fail(TW_ERROR_ARTIFACT, "The artifact's manifest is no JSON: %s at byte %d.",
+                     reason, (int64_t)where);
   else
     status = load_root(&in, in.document.nodes);
   tw_json_free(&in.document);

@@ -117,7 +117,8 @@ tw_status tw_model_open(const char *path, const tw_open_options *options, tw_mod
   if (status) return status;
   if (!path) return tw_fail(TW_ERROR_ARGUMENT, "The path is null.");
   if (from.flags & TW_BORROW_CONSTANTS)
-    return tw_fail(TW_ERROR_ARGUMENT, "Constants can be borrowed from memory only, not from a file.");
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "Constants can be borrowed from memory only, not from a file.");
   from.file = tw_os_open(path, &from.bytes, &reason);
   if (from.file < 0) return tw_fail(TW_ERROR_IO, "File %q cannot be opened: %s.", path, reason);
   status = load(&from, model);

@@ -61,8 +61,8 @@ static void relax(void) {
 #endif
 }
 
-/* Rounding mode and treatment of subnormals: a worker takes over the caller's, so that results do not
-   depend on which thread computes them. */
+/* Rounding mode and treatment of subnormals: a worker takes over the caller's, so that results do
+   not depend on which thread computes them. */
 #if defined(__x86_64__)
 enum { FLOAT_FLAGS = 0x3F }; /* of exceptions that happened */
 static uint64_t float_state(void) { return __builtin_ia32_stmxcsr() & ~(unsigned)FLOAT_FLAGS; }
@@ -165,7 +165,7 @@ static void forget_workers(void) {
     pool.worker[worker].scratch = (tw_scratch){NULL, 0};
 }
 
-/* Starts workers until there are `wanted`; with fewer, where the system refuses, all still works. */
+/* Starts workers until there are `wanted`; all works with fewer, where the system refuses. */
 static void start_workers(int wanted) {
   if (!pool.registered) tw_os_on_fork_child(forget_workers);
   pool.registered = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small host programs and kernels, as a compiler would make them; each test uses one as the entry. */
+/* Small host programs and kernels, as a compiler makes them; each test uses one as the entry. */
 #include "tw_abi.h"
 
 #define MAX_PARTIAL 64

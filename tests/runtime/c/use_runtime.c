@@ -5,7 +5,7 @@
  *     use_runtime use COPY.tw SUM.tw FAILS.tw   calls of all kinds, threads, a loop of its own
  *     use_runtime damage COPY.tw COUNT          opens COUNT damaged copies with right checksums
  *
- * COPY and SUM are host_copy and host_sum of models.c. Prints "ok"; else the line of the failed check.
+ * COPY and SUM are host_copy and host_sum of models.c. Prints "ok", or the failed check.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -305,7 +305,8 @@ static void damage(const char *path, int count) {
     unsigned char *copy = malloc(bytes); /* exactly, so that a sanitizer sees every overrun */
     memcpy(copy, data, bytes);
     for (int change = rand() % 4; change >= 0; change--) {
-      size_t place = rand() % 4 ? offset + (size_t)rand() % (bytes - offset) : 12 + (size_t)rand() % 75;
+      size_t place = 12 + (size_t)rand() % 75;
+      if (rand() % 4) place = offset + (size_t)rand() % (bytes - offset);
       copy[place] = (unsigned char)(rand() % 3 ? "\"{}[],:0919-\\utfn"[rand() % 17] : rand());
     }
     uint32_t crc = crc32(copy + offset, bytes - offset);
