@@ -106,7 +106,7 @@ def _check_symbols(text: str, obj: bytes, allowed: frozenset[str]) -> None:
     missing = [s for s in undefined_symbols(obj) if s not in allowed]
     if missing:
         raise CodegenError(
-            f"The code of '{_name(text)}' needs the external symbol '{missing[0]}', which no target "
+            f"The code of '{_name(text)}' needs the symbol '{missing[0]}', which no target "
             "provides. This is a fault of code generation; report it with the kernel's text."
         )
 

@@ -69,7 +69,7 @@ def to_memory(b: Builder, x: Value, dtype: DType) -> Value:
     if dtype.is_bool:
         return b.convert("zext", x, "i8")
     if dtype.bits < 8:
-        return b.convert("sext" if dtype.is_signed else "zext", x, "i8")
+        return b.convert("zext", x, "i8")
     return x
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.errors import CodegenError
-from tilewright.ir.expr import Expr, Var, add, free_variables, index, mul
+from tilewright.ir.expr import Const, Expr, Var, add, free_variables, index, mul
 from tilewright.ir.loop import Alloc, For, Kernel, Stmt, children
 from tilewright.ir.simplify import ceildiv, eliminate, maximum
 
@@ -42,7 +42,7 @@ def plan_workspace(kernel: Kernel) -> WorkspacePlan:
     stack: list[tuple[Stmt, Expr, int, tuple[Buffer, ...]]] = [(kernel.body, index(0), 1, ())]
     while stack:
         s, start, lanes, outer = stack.pop()
-        if isinstance(s, For) and s.kind == "vectorized":
+        if isinstance(s, For) and s.kind == "vectorized" and isinstance(s.var.extent, Const):
             lanes *= int(str(s.var.extent))
         if isinstance(s, Alloc) and s.buffer.scope == "workspace":
             # The same buffer may be allocated in several places: it then takes the furthest.
