@@ -122,6 +122,8 @@ def _accumulate(stage: Stage, grid: Grid, op: str, e: Expr) -> Array:
     (accumulator,), (init,) = stage.accumulators, stage.init
     total = grid.full(grid.value(init), accumulator.dtype.numpy)
     extents = [grid.extent(v) for v in stage.reduce_axes]
+    if total.size == 0:
+        return total
     # As many of the innermost axes at once as memory allows; the rest one point at a time.
     outer, size = len(extents), max(1, total.size)
     while outer and size * max(1, extents[outer - 1]) <= _CHUNK:

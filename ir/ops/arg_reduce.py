@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The index of the greatest or the least element along one axis: a reduction of two accumulators.
 
-The first of equal elements is chosen, or the last with ``select_last``. A NaN counts as both greatest and least.
+The first of equal elements is chosen, or the last with ``select_last``. A NaN counts as both
+greatest and least.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,18 +16,18 @@ from tilewright.ir.dtypes import BOOL, F16, F32, I8, I64, U8, from_numpy
 from tilewright.ir.expr import ONE, Binary, Expr, Read, Scalar, Symbol, Unary, Var, const
 from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.domain import NUMERIC, axes, scratch
-from tilewright.ir.ops.shapes import expect_dtype
+from tilewright.ir.ops.shapes import check_axis, expect_dtype
 from tilewright.ir.simplify import cast, compare, known_le, select, upper
 from tilewright.ir.stage import Stage, reduce_stage
 from tilewright.ir.types import TensorType, tensor
 
-_N = Symbol("n", 1, 64, 1, 4)
-_M = Symbol("m", 1, 64, 1, 5)
+_N = Symbol("N", 1, 64, 1, 4)
+_M = Symbol("M", 1, 64, 1, 5)
 
 
 @dataclass(frozen=True)
 class _ArgReduction(Op):
-    """Base of argmax and argmin; ``axis`` is not negative and stays as a dim of 1 if ``keepdims``."""
+    """Base of argmax and argmin; ``axis`` is not negative, and stays as 1 if ``keepdims``."""
 
     greatest: ClassVar[bool] = True
     axis: int
@@ -37,9 +38,7 @@ class _ArgReduction(Op):
         self.expect_operands(operands, 1)
         (x,) = operands
         expect_dtype(self, [x.dtype], NUMERIC)
-        self.require(
-            0 <= self.axis < x.rank, f"Axis {self.axis} is out of range for rank {x.rank}."
-        )
+        check_axis(self, self.axis, x.rank)
         self.require(
             upper(x.shape[self.axis]) >= 1,
             f"Axis {self.axis} of {x} is empty; nothing can be chosen.",
@@ -91,7 +90,7 @@ class _ArgReduction(Op):
         better = compare(relation, value, best)
         if not value.dtype.is_float:
             return better
-        nan = Unary("isnan", value, BOOL)
+        nan: Expr = Unary("isnan", value, BOOL)
         if not self.select_last:
             first = Unary("not", Unary("isnan", best, BOOL), BOOL)
             nan = Binary("and", nan, first, BOOL)

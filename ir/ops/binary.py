@@ -25,8 +25,8 @@ from tilewright.ir.simplify import cast, compare, logical_and, select
 from tilewright.ir.stage import Stage, map_stage, reduce_stage
 from tilewright.ir.types import tensor
 
-_N = Symbol("n", 1, 64, 1, 4)
-_M = Symbol("m", 1, 64, 1, 4)
+_N = Symbol("N", 1, 64, 1, 4)
+_M = Symbol("M", 1, 64, 1, 4)
 
 
 class _Binary(Elementwise):
@@ -216,7 +216,9 @@ class ShiftLeft(_Shift):
 
 
 class ShiftRight(_Shift):
-    """x shifted to the right by y bits, copies of the sign moving in; all bits where y is out of range."""
+    """x shifted to the right by y bits, copies of the sign moving in; all bits where y is out of
+    range.
+    """
 
     name = "shift_right"
 
@@ -238,9 +240,11 @@ def _within_width(y: Expr) -> Expr:
 
 
 class Pow(_Binary):
-    """x to the power y. Integers wrap; a negative exponent of an integer gives the truncated quotient.
+    """x to the power y. Integers wrap; a negative exponent of an integer gives the truncated
+    quotient.
 
-    The integer power squares and multiplies over the bits of the exponent, as a reduction with two accumulators.
+    The integer power squares and multiplies over the bits of the exponent, as a reduction with two
+    accumulators.
     """
 
     name = "pow"
@@ -280,6 +284,8 @@ class Pow(_Binary):
             (one, x),
             (select(is_set, power * square, power), square * square),
         )
+        point = axes("o", result.shape)
+        x, y = (read_broadcast(b, result.shape, point) for b in operands)
         value: Expr = Read(buffers[0], point)
         if dtype.is_signed:
             minus_one, odd = const(-1, dtype), Binary("and", y, one, dtype)
@@ -304,4 +310,4 @@ def truncating_division(x: Array, y: Array) -> Array:
         quotient = np.floor_divide(x, y)
         inexact = np.multiply(quotient, y) != x
         up = inexact & ((x < 0) != (y < 0)) & (y != 0)
-        return (quotient + up.astype(quotient.dtype)).astype(quotient.dtype)
+        return np.asarray(quotient + up.astype(quotient.dtype))

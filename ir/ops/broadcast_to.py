@@ -16,8 +16,8 @@ from tilewright.ir.simplify import compare, known_equal
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 
-_N = Symbol("n", 1, 64, 1, 4)
-_M = Symbol("m", 1, 64, 1, 4)
+_N = Symbol("N", 1, 64, 1, 4)
+_M = Symbol("M", 1, 64, 1, 4)
 
 
 @dataclass(frozen=True)

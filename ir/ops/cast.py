@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion between element types.
 
-Float to integer truncates and saturates, and NaN gives 0. Integers wrap to narrower ones. Anything but zero is true.
-A float that is too large for an 8-bit float becomes the greatest of it if ``saturate`` is set, else infinity or NaN.
+Float to integer truncates and saturates, and NaN gives 0. Integers wrap to narrower ones. Anything
+but zero is true. A float that is too large for an 8-bit float becomes the greatest of it if
+``saturate`` is set, else infinity or NaN.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +43,7 @@ from tilewright.ir.types import tensor
 
 # The greatest finite values of the 8-bit floats.
 _GREATEST = {F8E4M3FN: 448.0, F8E4M3FNUZ: 240.0, F8E5M2: 57344.0, F8E5M2FNUZ: 57344.0}
-_N = Symbol("n", 1, 64, 1, 4)
+_N = Symbol("N", 1, 64, 1, 4)
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Cast(Elementwise):
         for dtype in (dtypes[0], self.dtype):
             self.require(
                 dtype in self.accepts or dtypes[0] is self.dtype,
-                f"No conversion from {dtypes[0]} to {self.dtype}; strings and complex numbers stay as they are.",
+                f"No conversion from {dtypes[0]} to {self.dtype}; only numbers and bools convert.",
             )
         return self.dtype
 
@@ -84,7 +85,7 @@ class Cast(Elementwise):
             end = _GREATEST[self.dtype]
             return np.clip(value, -end, end).astype(np.float32)
         if self.dtype.is_bool and from_numpy(value.dtype) in (I4, U4):
-            return value.astype(np.int8) != 0
+            return np.not_equal(value.astype(np.int8), 0)
         return value
 
     @classmethod

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Normalisation of channels (axis 1): by group, by single channel and sample, or by statistics that are given.
+"""Normalisation of channels (axis 1): by group, by single channel and sample, or by statistics that
+are given.
 
 Mean and variance are computed in two passes; 16-bit floats are computed in f32.
 """
@@ -27,8 +28,8 @@ from tilewright.ir.simplify import cast, floordiv, known_equal, multiple_of
 from tilewright.ir.stage import Stage, map_stage, reduce_stage
 from tilewright.ir.types import TensorType, tensor
 
-_N = Symbol("n", 1, 64, 1, 2)
-_H = Symbol("h", 1, 64, 1, 5)
+_N = Symbol("N", 1, 64, 1, 2)
+_H = Symbol("H", 1, 64, 1, 5)
 
 
 def check_channels(op: Op, operands: Sequence[TensorType]) -> TensorType:
@@ -128,7 +129,9 @@ class _GroupedNorm(Op):
 
 @dataclass(frozen=True)
 class InstanceNorm(_GroupedNorm):
-    """``(x - mean) / sqrt(var + epsilon) * scale + bias`` with the statistics of one channel of one sample."""
+    """``(x - mean) / sqrt(var + epsilon) * scale + bias`` with the statistics of one channel of one
+    sample.
+    """
 
     name = "instance_norm"
     epsilon: float = 1e-5
@@ -148,7 +151,9 @@ class InstanceNorm(_GroupedNorm):
 
 @dataclass(frozen=True)
 class GroupNorm(_GroupedNorm):
-    """``(x - mean) / sqrt(var + epsilon) * scale + bias`` with the statistics of ``groups`` groups of channels."""
+    """``(x - mean) / sqrt(var + epsilon) * scale + bias`` with the statistics of ``groups`` groups
+    of channels.
+    """
 
     name = "group_norm"
     groups: int
@@ -188,10 +193,11 @@ class GroupNorm(_GroupedNorm):
 
 @dataclass(frozen=True)
 class BatchNorm(Op):
-    """``(x - mean) / sqrt(var + epsilon) * scale + bias`` with given mean and variance of every channel.
+    """``(x - mean) / sqrt(var + epsilon) * scale + bias`` with given mean and variance of every
+    channel.
 
-    It decomposes into ``x * factor + shift`` with a factor and a shift of every channel, which fold where the
-    statistics are constants.
+    It decomposes into ``x * factor + shift`` with a factor and a shift of every channel, which fold
+    where the statistics are constants.
     """
 
     name = "batch_norm"

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elementwise comparisons, with numpy broadcasting; a comparison with NaN is false, unless it is ``not_equal``."""
+"""Elementwise comparisons, with numpy broadcasting; a comparison with NaN is false, unless it is
+``not_equal``.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
@@ -14,7 +16,7 @@ from tilewright.ir.ops.elementwise import Elementwise
 from tilewright.ir.ops.shapes import expect_dtype
 from tilewright.ir.types import tensor
 
-_N = Symbol("n", 1, 64, 1, 4)
+_N = Symbol("N", 1, 64, 1, 4)
 
 
 class _Comparison(Elementwise):

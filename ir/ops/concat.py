@@ -11,13 +11,13 @@ from tilewright.ir.dtypes import F32, I64
 from tilewright.ir.expr import ZERO, Expr, Read, Symbol
 from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.domain import axes, clamped, zero
-from tilewright.ir.ops.shapes import equal_requirement
+from tilewright.ir.ops.shapes import check_axis, equal_requirement
 from tilewright.ir.simplify import compare, guard, known_equal, logical_and
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 
-_N = Symbol("n", 0, 64, 1, 4)
-_M = Symbol("m", 0, 64, 1, 3)
+_N = Symbol("N", 0, 64, 1, 4)
+_M = Symbol("M", 0, 64, 1, 3)
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,7 @@ class Concat(Op):
     def infer(self, operands: Sequence[TensorType]) -> tuple[TensorType, ...]:
         self.require(len(operands) >= 1, "Expected at least one operand, got none.")
         first = operands[0]
-        self.require(
-            0 <= self.axis < first.rank, f"Axis {self.axis} is out of range for rank {first.rank}."
-        )
+        check_axis(self, self.axis, first.rank)
         total: Expr = ZERO
         for t in operands:
             self.require(

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convolution of any spatial rank, with strides, padding, dilations and groups.
 
-One general contraction: ``y[n, o, q...] = sum over c, k... of x[n, g*C + c, q*stride + k*dilation] * w[o, c, k...]`` where
-``g`` is the group of ``o``. Padding is a stage before it, the bias one after.
+One general contraction: ``y[n, o, q...] = sum over c, k... of x[n, g*C + c, q*stride + k*dilation]
+* w[o, c, k...]`` where ``g`` is the group of ``o``. Padding is a stage before it, the bias one
+after.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,8 +31,8 @@ from tilewright.ir.simplify import cast, floordiv, known_equal, multiple_of
 from tilewright.ir.stage import Stage, map_stage, reduce_stage
 from tilewright.ir.types import TensorType, tensor
 
-_N = Symbol("n", 1, 64, 1, 2)
-_H = Symbol("h", 3, 64, 1, 9)
+_N = Symbol("N", 1, 64, 1, 2)
+_H = Symbol("H", 3, 64, 1, 9)
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ class Conv(Op):
         outputs = w.shape[0]
         self.require(
             known_equal(x.shape[1], mul(w.shape[1], index(self.groups))) is not False,
-            f"x has {x.shape[1]} channels, the weight takes {w.shape[1]} for each of {self.groups} groups.",
+            f"x has {x.shape[1]} channels, the weight takes {w.shape[1]} in each of "
+            f"{self.groups} groups.",
         )
         self.require(
             not isinstance(outputs, Const) or multiple_of(outputs) % self.groups == 0,
@@ -192,7 +194,9 @@ def check_bias(op: Op, operands: Sequence[TensorType], outputs: Expr) -> None:
 def contraction_axes(
     channels: Expr, kernel: Sequence[Expr]
 ) -> tuple[tuple[Var, ...], tuple[Expr, ...]]:
-    """The reduced channel axis and the index of each kernel dim; extents of 1 need no axis, but one axis remains."""
+    """The reduced channel axis and the index of each kernel dim; extents of 1 need no axis, but one
+    axis remains.
+    """
     taps: tuple[Expr, ...] = tuple(
         ZERO if known_equal(d, ONE) else Var(f"k{i}", d) for i, d in enumerate(kernel)
     )
@@ -209,7 +213,9 @@ def contract(
     term: Expr,
     bias: Buffer | None,
 ) -> tuple[Stage, ...]:
-    """Sum ``term`` into ``result``, in the type of ``term``; a bias per channel (axis 1) is added before rounding."""
+    """Sum ``term`` into ``result``, in the type of ``term``; a bias per channel (axis 1) is added
+    before rounding.
+    """
     acc, dtype = Scalar("acc", term.dtype), term.dtype
     direct = bias is None and dtype is result.dtype
     total = result if direct else scratch("total", dtype, result.shape, result)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Transposed convolution, written as a gather: what each element of the result sums.
 
-Along a spatial dim, position ``t = q + pad`` of the full result gets ``x[i] * w[k]`` for all ``i * stride + k * dilation == t``.
-Without dilation the taps that reach ``t`` are ``k = stride * j + t % stride`` and meet ``i = t // stride - j``: a loop over
-``ceil(kernel / stride)`` taps without a condition on divisibility. Without strides, ``i = t - k * dilation``. Only with both is
-divisibility tested for each tap.
+Along a spatial dim, position ``t = q + pad`` of the full result gets ``x[i] * w[k]`` for all ``i *
+stride + k * dilation == t``. Without dilation the taps that reach ``t`` are ``k = stride * j + t %
+stride`` and meet ``i = t // stride - j``: a loop over ``ceil(kernel / stride)`` taps without a
+condition on divisibility. Without strides, ``i = t - k * dilation``. Only with both is divisibility
+tested for each tap.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,14 +39,14 @@ from tilewright.ir.simplify import (
 from tilewright.ir.stage import Stage
 from tilewright.ir.types import TensorType, tensor
 
-_N = Symbol("n", 1, 64, 1, 2)
-_H = Symbol("h", 1, 64, 1, 4)
+_N = Symbol("N", 1, 64, 1, 2)
+_H = Symbol("H", 1, 64, 1, 4)
 
 
 @dataclass(frozen=True)
 class _Taps:
-    """How one spatial dim is gathered: at ``source + shift`` of the padded operand and ``tap`` of the weight, where
-    ``conditions`` hold.
+    """How one spatial dim is gathered: at ``source + shift`` of the padded operand and ``tap`` of
+    the weight, where ``conditions`` hold.
     """
 
     axis: Var | None
@@ -102,7 +103,7 @@ class ConvTranspose(Op):
             result = full - (window.begin + window.end)
             self.require(
                 upper(result) >= 0,
-                f"Pads {window.begin} and {window.end} crop more than spatial dim {position} of {full}.",
+                f"Pads {window.begin} and {window.end} exceed spatial dim {position} of {full}.",
             )
             spatial.append(result)
         return (tensor(x.dtype, (x.shape[0], outputs, *spatial)),)

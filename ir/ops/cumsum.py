@@ -12,19 +12,20 @@ from tilewright.ir.expr import Expr, Read, Scalar, Symbol, Var, const
 from tilewright.ir.op import Array, Op, Sample
 from tilewright.ir.ops.domain import NUMERIC, accumulator_dtype, axes, scratch
 from tilewright.ir.ops.elementwise import widened
-from tilewright.ir.ops.shapes import expect_dtype
+from tilewright.ir.ops.shapes import check_axis, expect_dtype
 from tilewright.ir.simplify import cast
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 
-_N = Symbol("n", 0, 64, 1, 4)
+_N = Symbol("N", 0, 64, 1, 4)
 
 
 @dataclass(frozen=True)
 class Cumsum(Op):
     """Sums from the start along ``axis`` (not negative), or from the end if ``reverse``.
 
-    An ``exclusive`` sum leaves out the element itself. Integers wrap; 16-bit floats are accumulated in f32.
+    An ``exclusive`` sum leaves out the element itself. Integers wrap; 16-bit floats are accumulated
+    in f32.
     """
 
     name = "cumsum"
@@ -36,9 +37,7 @@ class Cumsum(Op):
         self.expect_operands(operands, 1)
         (x,) = operands
         expect_dtype(self, [x.dtype], NUMERIC)
-        self.require(
-            0 <= self.axis < x.rank, f"Axis {self.axis} is out of range for rank {x.rank}."
-        )
+        check_axis(self, self.axis, x.rank)
         return (tensor(x.dtype, x.shape),)
 
     def reference(self, *operands: Array) -> tuple[Array, ...]:

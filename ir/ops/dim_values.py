@@ -15,13 +15,15 @@ from tilewright.ir.simplify import cast, compare, floordiv, select
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 
-_N = Symbol("n", 0, 64, 1, 4)
-_M = Symbol("m", 1, 64, 1, 3)
+_N = Symbol("N", 0, 64, 1, 4)
+_M = Symbol("M", 1, 64, 1, 3)
 
 
 @dataclass(frozen=True)
 class DimValues(Op):
-    """A vector of i64 that holds the values of ``dims``; these may be negative, as differences of dims are."""
+    """A vector of i64 that holds the values of ``dims``; these may be negative, as differences of
+    dims are.
+    """
 
     name = "dim_values"
     dims: tuple[Expr, ...]

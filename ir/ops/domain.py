@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Building blocks of the stages of ops: axes, broadcast and clamped reads, accumulators.
 
-Every index that these functions make is in bounds by its form: either the bounds of its terms prove it, or it is
-clamped. So the stages of an op are memory-safe for all values of symbols and data that ``requirements`` admits.
+Every index that these functions make is in bounds by its form: either the bounds of its terms prove
+it, or it is clamped. So the stages of an op are memory-safe for all values of symbols and data that
+``requirements`` admits.
 """
 
 from collections.abc import Iterable, Sequence
@@ -74,12 +75,16 @@ def scratch(name: str, dtype: DType, shape: Iterable[Operand], like: Buffer) -> 
 
 
 def zero(dtype: DType) -> Expr:
-    """The zero of an element type; false for bool. A string has the empty one, which only the host knows."""
+    """The zero of an element type; false for bool. A string has the empty one, which only the host
+    knows.
+    """
     return Const("", STRING) if dtype is STRING else const(0, dtype)
 
 
 def broadcast_index(dim: Expr, result: Expr, axis: Expr) -> Expr:
-    """Where to read along a dim that is broadcast to ``result``: 0, the axis, or the axis held below the dim."""
+    """Where to read along a dim that is broadcast to ``result``: 0, the axis, or the axis held
+    below the dim.
+    """
     if known_equal(dim, ONE):
         return ZERO
     if dim is result or known_le(result, dim):
@@ -104,7 +109,7 @@ def clamped(i: Expr, dim: Expr) -> Expr:
 
 
 def from_end(value: Expr, dim: Expr) -> Expr:
-    """An index read from memory: a negative one counts from the end of ``dim``, then it is clamped."""
+    """An index read from memory, clamped; a negative one counts from the end of ``dim``."""
     i = cast(value, INDEX)
     if value.dtype.is_signed:
         i = select(compare("lt", i, ZERO), i + dim, i)
@@ -133,7 +138,8 @@ def reduce_into(
     term: Expr,
     op: str = "add",
 ) -> tuple[Stage, ...]:
-    """``result[domain] = op over 'over' of term`` from ``init``; in the type of ``term``, rounded at the end.
+    """``result[domain] = op over 'over' of term`` from ``init``; in the type of ``term``, rounded
+    at the end.
 
     >>> from tilewright.ir.dtypes import F16
     >>> i, k = Var("i", index(2)), Var("k", index(3))
@@ -141,7 +147,7 @@ def reduce_into(
     >>> for stage in reduce_into("sum", y, (i,), (k,), const(0, F32), cast(Read(x, (i, k)), F32)):
     ...     print(stage)
     reduce sum(i in 2; k in 3) -> sum[i] : acc = f32(0.0) then (acc + cast(x[i, k], f32))
-    map rounded(i in 2) -> y[i] = cast(sum[i], f16)
+    map rounded(o0 in 2) -> y[o0] = cast(sum[o0], f16)
     """
     acc = Scalar("acc", term.dtype)
     narrow = result.dtype is not term.dtype
@@ -150,11 +156,14 @@ def reduce_into(
     first = reduce_stage(name, domain, over, (target,), (acc,), (init,), (combined,))
     if not narrow:
         return (first,)
-    return first, map_stage("rounded", domain, result, cast(Read(target, domain), result.dtype))
+    point = axes("o", result.shape)
+    return first, map_stage("rounded", point, result, cast(Read(target, point), result.dtype))
 
 
 def combine(op: str, x: Expr, y: Expr) -> Expr:
-    """One step of a reduction with a binary op; on bool, minimum and maximum are ``and`` and ``or``."""
+    """One step of a reduction with a binary op; on bool, minimum and maximum are ``and`` and
+    ``or``.
+    """
     if x.dtype is BOOL:
         op = {"min": "and", "max": "or"}.get(op, op)
     return binary(op, x, y)

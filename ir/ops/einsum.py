@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Einstein summation: one contraction for two operands, a chain of them for more.
 
-A label names an axis of the operands and of the result; labels that the result lacks are summed over. Dims under one
-label are equal or 1. An ellipsis stands for the labels ``0``, ``1``, ... counted from the right.
+A label names an axis of the operands and of the result; labels that the result lacks are summed
+over. Dims under one label are equal or 1. An ellipsis stands for the labels ``0``, ``1``, ...
+counted from the right.
 """
 
 import re
@@ -31,14 +32,16 @@ from tilewright.ir.types import TensorType, tensor
 
 Labels = tuple[str, ...]
 
-_N = Symbol("n", 1, 64, 1, 3)
-_M = Symbol("m", 1, 64, 1, 4)
+_N = Symbol("N", 1, 64, 1, 3)
+_M = Symbol("M", 1, 64, 1, 4)
 _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 
 
 @dataclass(frozen=True)
 class Einsum(Op):
-    """``equation`` as numpy has it: ``bij,bjk->bik``; without an arrow, all labels that occur once, in order."""
+    """``equation`` as numpy has it: ``bij,bjk->bik``; without an arrow, all labels that occur once,
+    in order.
+    """
 
     name = "einsum"
     equation: str
@@ -179,7 +182,9 @@ def _contraction(
     dtype: DType,
     step: int,
 ) -> tuple[Stage, ...]:
-    """The product of ``parts``, summed over the labels that ``output`` lacks, computed in ``dtype``."""
+    """The product of ``parts``, summed over the labels that ``output`` lacks, computed in
+    ``dtype``.
+    """
     used = dict.fromkeys((*output, *(label for _, s in parts for label in s)))
     variables = {
         label: Var(f"{'e' if label.isdigit() else ''}{label}_{step}", extents[label])

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base of elementwise ops: numpy broadcasting around one scalar expression.
 
-A subclass gives ``scalar`` (the expression of one element) and ``compute`` (the same on numpy arrays); inference,
-reference and stages follow. ``compute`` gets floats widened to float64, so that what it returns, rounded once, is the
-best result of the op in the narrow type.
+A subclass gives ``scalar`` (the expression of one element) and ``compute`` (the same on numpy
+arrays); inference, reference and stages follow. ``compute`` gets floats widened to float64, so that
+what it returns, rounded once, is the best result of the op in the narrow type.
 """
 
 from collections.abc import Sequence

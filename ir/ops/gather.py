@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gathering along one axis by a tensor of indices: whole slices, or single elements.
 
-A negative index counts from the end; one that is out of range is clamped, so that no value can read outside memory.
+A negative index counts from the end; one that is out of range is clamped, so that no value can read
+outside memory.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,18 +15,20 @@ from tilewright.ir.dtypes import F32, I32, I64, U8
 from tilewright.ir.expr import Expr, Read, Symbol
 from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.domain import INTEGERS, axes, from_end, read_clamped
-from tilewright.ir.ops.shapes import not_empty_requirement
+from tilewright.ir.ops.shapes import check_axis, not_empty_requirement
 from tilewright.ir.simplify import compare, known_le, known_lt
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 
-_N = Symbol("n", 1, 64, 1, 6)
-_M = Symbol("m", 0, 64, 1, 3)
+_N = Symbol("N", 1, 64, 1, 6)
+_M = Symbol("M", 0, 64, 1, 3)
 
 
 @dataclass(frozen=True)
 class Gather(Op):
-    """The slices of ``x`` along ``axis`` (not negative) at ``indices``, whose dims take the place of that axis."""
+    """The slices of ``x`` along ``axis`` (not negative) at ``indices``, whose dims take the place
+    of that axis.
+    """
 
     name = "gather"
     axis: int
@@ -34,9 +37,7 @@ class Gather(Op):
         self.expect_operands(operands, 2)
         x, indices = operands
         check_indices(self, indices)
-        self.require(
-            0 <= self.axis < x.rank, f"Axis {self.axis} is out of range for rank {x.rank}."
-        )
+        check_axis(self, self.axis, x.rank)
         return (
             tensor(x.dtype, (*x.shape[: self.axis], *indices.shape, *x.shape[self.axis + 1 :])),
         )
@@ -72,7 +73,9 @@ class Gather(Op):
 
 @dataclass(frozen=True)
 class GatherElements(Op):
-    """For every element of ``indices``, the element of ``x`` at the same place with ``axis`` replaced by the index."""
+    """For every element of ``indices``, the element of ``x`` at the same place with ``axis``
+    replaced by the index.
+    """
 
     name = "gather_elements"
     axis: int
@@ -88,7 +91,7 @@ class GatherElements(Op):
 
     def reference(self, *operands: Array) -> tuple[Array, ...]:
         x, indices = operands
-        where = list(np.indices(indices.shape))
+        where: list[Array] = list(np.indices(indices.shape))
         where[self.axis] = clamped_array(indices, x.shape[self.axis])
         return (x[tuple(where)],)
 
@@ -121,7 +124,7 @@ def check_element_indices(op: Op, x: TensorType, indices: TensorType) -> None:
     op.require(
         x.rank == indices.rank, f"{x} and the indices {indices} differ in rank; they must be equal."
     )
-    op.require(0 <= axis < x.rank, f"Axis {axis} is out of range for rank {x.rank}.")
+    check_axis(op, axis, x.rank)
     for a, (d, i) in enumerate(zip(x.shape, indices.shape, strict=True)):
         op.require(
             a == axis or not known_lt(d, i),

@@ -20,13 +20,15 @@ from tilewright.ir.simplify import known_equal
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 
-_N = Symbol("n", 1, 64, 1, 5)
-_M = Symbol("m", 0, 64, 1, 3)
+_N = Symbol("N", 1, 64, 1, 5)
+_M = Symbol("M", 0, 64, 1, 3)
 
 
 @dataclass(frozen=True)
 class GatherNd(Op):
-    """The first ``batch_dims`` dims of both operands are shared; the index tuples name a place in the dims after."""
+    """The first ``batch_dims`` dims of both operands are shared; the index tuples name a place in
+    the dims after.
+    """
 
     name = "gather_nd"
     batch_dims: int = 0

@@ -11,17 +11,19 @@ from tilewright.ir.dtypes import BF16, F32, I64, U8, DType
 from tilewright.ir.expr import Expr, Symbol, index
 from tilewright.ir.op import Array, Op, Sample
 from tilewright.ir.ops.domain import NUMERIC, axes
-from tilewright.ir.ops.shapes import check_dims, expect_dtype, static_dims
+from tilewright.ir.ops.shapes import check_axis, check_dims, expect_dtype, static_dims
 from tilewright.ir.simplify import cast
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 
-_N = Symbol("n", 0, 64, 1, 4)
+_N = Symbol("N", 0, 64, 1, 4)
 
 
 @dataclass(frozen=True)
 class Iota(Op):
-    """0, 1, 2, ... along ``axis`` (not negative) of a tensor of ``shape``, the same along all others."""
+    """0, 1, 2, ... along ``axis`` (not negative) of a tensor of ``shape``, the same along all
+    others.
+    """
 
     name = "iota"
     shape: tuple[Expr, ...]
@@ -32,7 +34,7 @@ class Iota(Op):
         self.expect_operands(operands, 0)
         expect_dtype(self, [self.dtype], NUMERIC)
         rank = len(self.shape)
-        self.require(0 <= self.axis < rank, f"Axis {self.axis} is out of range for rank {rank}.")
+        check_axis(self, self.axis, rank)
         check_dims(self, self.shape)
         return (tensor(self.dtype, self.shape),)
 

@@ -30,9 +30,9 @@ from tilewright.ir.simplify import cast, known_equal
 from tilewright.ir.stage import Stage
 from tilewright.ir.types import TensorType, tensor
 
-_B = Symbol("b", 1, 64, 1, 2)
-_M = Symbol("m", 0, 64, 1, 5)
-_K = Symbol("k", 0, 64, 1, 3)
+_B = Symbol("B", 1, 64, 1, 2)
+_M = Symbol("M", 0, 64, 1, 5)
+_K = Symbol("K", 0, 64, 1, 3)
 
 
 class Matmul(Op):
@@ -46,7 +46,7 @@ class Matmul(Op):
         expect_dtype(self, [a.dtype, b.dtype], NUMERIC)
         self.require(
             a.rank >= 2 and b.rank >= 2,
-            f"Operands of ranks {a.rank} and {b.rank} are given, both must be 2 or more; reshape vectors.",
+            f"Operands of ranks {a.rank} and {b.rank} do not multiply; reshape vectors to rank 2.",
         )
         self.require(
             known_equal(a.shape[-1], b.shape[-2]) is not False,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Padding: by a constant (then also cropping), by the edge, by reflection, or by wrapping around."""
+"""Padding: by a constant (then also cropping), by the edge, by reflection, or by wrapping."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,14 +18,15 @@ from tilewright.ir.simplify import compare, known_le, lower, maximum, minimum, m
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 
-_N = Symbol("n", 1, 64, 1, 6)
-_K = Symbol("k", 0, 64, 1, 2)
+_N = Symbol("N", 1, 64, 1, 6)
+_K = Symbol("K", 0, 64, 1, 2)
 
 
 @dataclass(frozen=True)
 class Pad(Op):
-    """``begins`` and ``ends`` elements are added around ``x``; in mode ``constant`` they have the value of a second,
-    scalar operand (0 if it is missing), and negative ones crop. ``reflect`` does not repeat the edge.
+    """``begins`` and ``ends`` elements are added around ``x``; in mode ``constant`` they have the
+    value of a second, scalar operand (0 if it is missing), and negative ones crop. ``reflect`` does
+    not repeat the edge.
     """
 
     name = "pad"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pooling: the maximum or the mean over sliding windows of the spatial dims.
 
-The operand is padded by the identity first. The mean divides by the number of elements in the window: those inside the
-operand, or with ``count_include_pad`` those inside the padded operand; an overhang from ``ceil_mode`` never counts.
+The operand is padded by the identity first. The mean divides by the number of elements in the
+window: those inside the operand, or with ``count_include_pad`` those inside the padded operand; an
+overhang from ``ceil_mode`` never counts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,8 +32,8 @@ from tilewright.ir.simplify import cast, evaluate
 from tilewright.ir.stage import Stage, map_stage, reduce_stage
 from tilewright.ir.types import TensorType, tensor
 
-_N = Symbol("n", 1, 64, 1, 2)
-_H = Symbol("h", 3, 64, 1, 9)
+_N = Symbol("N", 1, 64, 1, 2)
+_H = Symbol("H", 3, 64, 1, 9)
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,9 @@ class _Pool(Op):
         return tensor(x.dtype, (*x.shape[:2], *spatial))
 
     def gathered(self, x: Array, fill: float) -> Array:
-        """All windows of ``x``, padded by ``fill``, along new trailing axes, one for each spatial dim."""
+        """All windows of ``x``, padded by ``fill``, along new trailing axes, one for each spatial
+        dim.
+        """
         windows = self.windows()
         extents = [index(d) for d in x.shape[2:]]
         counts = [evaluate(w.count(d), {}) for w, d in zip(windows, extents, strict=True)]
@@ -91,7 +94,7 @@ class _Pool(Op):
     def pool_stages(
         self, x: Buffer, result: Buffer, op: str, dtype: DType, init: Expr, fill: Expr
     ) -> tuple[Stage, ...]:
-        """Pad ``x`` by ``fill``, then reduce every window by ``op`` from ``init`` into ``result``."""
+        """Pad ``x`` by ``fill``, then reduce windows by ``op`` from ``init`` into ``result``."""
         windows = self.windows()
         padded, stages = pad_stage(x, windows, fill)
         outer = axes("i", result.shape[:2])
@@ -208,7 +211,7 @@ class AvgPool(_Pool):
     def samples(cls) -> Iterator[Sample]:
         for attributes, x in cls.pool_samples():
             yield Sample(cls(*attributes), (x,))  # type: ignore[arg-type]
-            yield Sample(cls(*attributes, True), (x,))  # type: ignore[arg-type]
+            yield Sample(cls(*attributes, True), (x,))  # type: ignore[arg-type, call-arg]
         plain = cls((3, 3), (2, 2), (1, 1, 1, 1), (1, 1))
         for dtype in (F16, BF16):
             yield Sample(plain, (tensor(dtype, (1, 2, 7, 6)),))

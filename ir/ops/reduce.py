@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reductions over axes: sum, mean, product, maximum, minimum.
 
-16-bit floats are accumulated in f32. An empty reduction gives the identity (a mean: 0 / 0). Maximum and minimum give NaN
-where an element is NaN; on bool they are ``or`` and ``and``.
+16-bit floats are accumulated in f32. An empty reduction gives the identity (a mean: 0 / 0). Maximum
+and minimum give NaN where an element is NaN; on bool they are ``or`` and ``and``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,13 +25,13 @@ from tilewright.ir.ops.domain import (
     scratch,
 )
 from tilewright.ir.ops.elementwise import widened
-from tilewright.ir.ops.shapes import expect_dtype
+from tilewright.ir.ops.shapes import check_axis, expect_dtype
 from tilewright.ir.simplify import cast
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 
-_N = Symbol("n", 1, 64, 1, 4)
-_M = Symbol("m", 0, 64, 1, 3)
+_N = Symbol("N", 1, 64, 1, 4)
+_M = Symbol("M", 0, 64, 1, 3)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class _Reduction(Op):
         (x,) = operands
         expect_dtype(self, [x.dtype], self.accepts)
         for axis in self.axes:
-            self.require(0 <= axis < x.rank, f"Axis {axis} is out of range for rank {x.rank}.")
+            check_axis(self, axis, x.rank)
         self.require(
             len(set(self.axes)) == len(self.axes), f"Axes {self.axes} repeat; name each once."
         )
@@ -109,7 +109,7 @@ class ReduceSum(_Reduction):
     name = "reduce_sum"
 
     def compute(self, x: Array) -> Array:
-        return np.sum(x, axis=self.axes, keepdims=True, dtype=x.dtype)
+        return np.asarray(np.sum(x, axis=self.axes, keepdims=True, dtype=x.dtype))
 
 
 class ReduceProd(_Reduction):
@@ -122,7 +122,7 @@ class ReduceProd(_Reduction):
         return const(1, dtype)
 
     def compute(self, x: Array) -> Array:
-        return np.prod(x, axis=self.axes, keepdims=True, dtype=x.dtype)
+        return np.asarray(np.prod(x, axis=self.axes, keepdims=True, dtype=x.dtype))
 
 
 class ReduceMax(_Reduction):
@@ -137,7 +137,7 @@ class ReduceMax(_Reduction):
 
     def compute(self, x: Array) -> Array:
         least = from_numpy(x.dtype).min
-        return np.max(x, axis=self.axes, keepdims=True, initial=least)
+        return np.asarray(np.max(x, axis=self.axes, keepdims=True, initial=least))
 
 
 class ReduceMin(_Reduction):
@@ -152,7 +152,7 @@ class ReduceMin(_Reduction):
 
     def compute(self, x: Array) -> Array:
         greatest = from_numpy(x.dtype).max
-        return np.min(x, axis=self.axes, keepdims=True, initial=greatest)
+        return np.asarray(np.min(x, axis=self.axes, keepdims=True, initial=greatest))
 
 
 class ReduceMean(_Reduction):
@@ -164,7 +164,7 @@ class ReduceMean(_Reduction):
         total = np.sum(x, axis=self.axes, keepdims=True, dtype=x.dtype)
         count = int(np.prod([x.shape[a] for a in self.axes], dtype=np.int64))
         if x.dtype.kind == "f":
-            return np.divide(total, count)
+            return np.asarray(total / count)
         return truncating_division(total, np.asarray(count).astype(x.dtype))
 
     def stages(self, operands: Sequence[Buffer], results: Sequence[Buffer]) -> tuple[Stage, ...]:

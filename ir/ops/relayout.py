@@ -14,7 +14,7 @@ from tilewright.ir.ops.windows import LIMIT
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 
-_N = Symbol("n", 0, 64, 1, 2)
+_N = Symbol("N", 0, 64, 1, 2)
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Relayout(Op):
         for axis, factor in self.layout.blocks:
             self.require(
                 0 <= axis < x.rank and 1 <= factor < LIMIT,
-                f"Layout {self.layout} has a block of {factor} on axis {axis}, which {x} cannot have.",
+                f"Layout {self.layout} has a block of {factor} on axis {axis}, not fit for {x}.",
             )
         return (x.with_layout(self.layout),)
 

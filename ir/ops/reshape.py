@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reshape: the same elements in row-major order under other dims.
 
-The index map is found group by group: the dims of operand and result are cut where their products agree, so that dims
-that stay keep their index and only split or merged ones pay a division.
+The index map is found group by group: the dims of operand and result are cut where their products
+agree, so that dims that stay keep their index and only split or merged ones pay a division.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,8 +21,8 @@ from tilewright.ir.types import TensorType, tensor
 
 Dims = tuple[Expr, ...]
 
-_N = Symbol("n", 0, 64, 1, 4)
-_M = Symbol("m", 1, 64, 1, 3)
+_N = Symbol("N", 0, 64, 1, 4)
+_M = Symbol("M", 1, 64, 1, 3)
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ class Reshape(Op):
 
 
 def reshape_indices(before: Dims, after: Dims, point: Sequence[Expr]) -> Dims:
-    """Where the element at ``point`` of a tensor of dims ``after`` lies in the same tensor of dims ``before``.
+    """Where the element at ``point`` of a tensor of dims ``after`` lies in the same tensor of dims
+    ``before``.
 
     >>> n = Symbol("n", 1, 64)
     >>> shape = (n, index(4), index(6))
@@ -117,7 +119,8 @@ def in_bounds(i: Expr, dim: Expr) -> bool:
 def match_dims(
     before: Sequence[Expr], after: Sequence[Expr]
 ) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Ranges of dims of both shapes with equal products, as small as can be told; they cover both shapes.
+    """Ranges of dims of both shapes with equal products, as small as can be told; they cover both
+    shapes.
 
     >>> match_dims([index(2), index(12), index(5)], [index(4), index(6), index(5)])
     [((0, 2), (0, 2)), ((2, 3), (2, 3))]
@@ -131,13 +134,13 @@ def match_dims(
     if cuts[-1] != end:
         cuts = [c for c in cuts if c[0] < end[0] and c[1] < end[1]] or [(0, 0)]
         cuts.append(end)
-    return [
-        ((i, i_end), (j, j_end)) for (i, j), (i_end, j_end) in zip(cuts, cuts[1:], strict=False)
-    ]
+    return [((i, i_end), (j, j_end)) for (i, j), (i_end, j_end) in itertools.pairwise(cuts)]
 
 
 def _cuts(before: Sequence[Expr], after: Sequence[Expr]) -> list[tuple[int, int]]:
-    """The pairs of positions, from the front, at which the products of the dims before them are identical."""
+    """The pairs of positions, from the front, at which the products of the dims before them are
+    identical.
+    """
     products: dict[Expr, int] = {}
     total: Expr = ONE
     for i, d in enumerate(before):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scattering: a copy of a tensor with elements or slices replaced, or combined with, updates.
 
-Updates are applied in row-major order, so where several hit one cell the last one stays. Negative indices count from
-the end; those out of range are clamped.
+Updates are applied in row-major order, so where several hit one cell the last one stays. Negative
+indices count from the end; those out of range are clamped.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,8 +26,8 @@ from tilewright.ir.types import TensorType, tensor
 
 Reduction = Literal["none", "add", "mul", "min", "max"]
 
-_N = Symbol("n", 1, 64, 1, 5)
-_M = Symbol("m", 0, 64, 1, 4)
+_N = Symbol("N", 1, 64, 1, 5)
+_M = Symbol("M", 0, 64, 1, 4)
 _COMBINE = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 
 
@@ -101,7 +101,9 @@ class _Scatter(Op):
 
 @dataclass(frozen=True)
 class ScatterElements(_Scatter):
-    """Every element of ``updates`` goes to its own place in ``x`` with ``axis`` replaced by the index."""
+    """Every element of ``updates`` goes to its own place in ``x`` with ``axis`` replaced by the
+    index.
+    """
 
     name = "scatter_elements"
     axis: int
@@ -152,7 +154,9 @@ class ScatterElements(_Scatter):
 
 @dataclass(frozen=True)
 class ScatterNd(_Scatter):
-    """Every slice of ``updates`` goes to the place in ``x`` that a tuple in the last dim of ``indices`` names."""
+    """Every slice of ``updates`` goes to the place in ``x`` that a tuple in the last dim of
+    ``indices`` names.
+    """
 
     name = "scatter_nd"
     reduction: Reduction = "none"

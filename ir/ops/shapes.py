@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What type inference of ops checks and computes about shapes and element types.
 
-Equality of dims is three-valued: a known clash is an error here, what is unknown becomes a requirement at run time.
+Equality of dims is three-valued: a known clash is an error here, what is unknown becomes a
+requirement at run time.
 """
 
 from collections.abc import Sequence
@@ -24,14 +25,17 @@ def expect_dtype(op: Op, dtypes: Sequence[DType], accepts: frozenset[DType]) -> 
             dtype is first,
             f"Operands of types {first} and {dtype} differ in type; cast one of them.",
         )
+    names = ", ".join(sorted(d.name for d in accepts))
     op.require(
         first in accepts,
-        f"Type {first} is not supported; cast to one of {', '.join(sorted(d.name for d in accepts))}.",
+        f"Type {first} is not supported; cast to one of {names}.",
     )
 
 
 def broadcast_shapes(op: Op, shapes: Sequence[tuple[Expr, ...]]) -> tuple[Expr, ...]:
-    """The shape of operands broadcast together by numpy's rule; TypeInferenceError where dims are known to clash."""
+    """The shape of operands broadcast together by numpy's rule; TypeInferenceError where dims are
+    known to clash.
+    """
     rank = max((len(s) for s in shapes), default=0)
     result: list[Expr] = [ONE] * rank
     for shape in shapes:
@@ -52,7 +56,9 @@ def broadcast_shapes(op: Op, shapes: Sequence[tuple[Expr, ...]]) -> tuple[Expr, 
 
 
 def broadcast_requirements(shapes: Sequence[tuple[Expr, ...]]) -> tuple[Requirement, ...]:
-    """What must hold at run time for shapes to broadcast: in every column a dim is 1 or equal to the result's."""
+    """What must hold at run time for shapes to broadcast: in every column a dim is 1 or equal to
+    the result's.
+    """
     found: dict[Expr, Requirement] = {}
     rank = max((len(s) for s in shapes), default=0)
     for a in range(1, rank + 1):
@@ -83,6 +89,11 @@ def equal_requirement(x: Expr, y: Expr, message: str) -> tuple[Requirement, ...]
     return ((compare("eq", x, y), message, (x, y)),)
 
 
+def check_axis(op: Op, axis: int, rank: int) -> None:
+    """Check that an axis is one of ``rank`` dims; ops hold axes that are not negative."""
+    op.require(0 <= axis < rank, f"Axis {axis} is out of range for rank {rank}.")
+
+
 def check_dims(op: Op, shape: Sequence[Expr]) -> None:
     """Check that no dim is known to be negative, nor the number of elements to be absurd."""
     for d in shape:
@@ -108,7 +119,7 @@ def static_dims(op: Op, dims: Sequence[Expr]) -> tuple[int, ...]:
         return tuple(int(str(d)) for d in dims)
     except ValueError:
         raise ValueError(
-            f"'{op.name}' still has symbolic attributes {tuple(map(str, dims))}; bind the symbols first."
+            f"'{op.name}' has symbolic dims ({', '.join(map(str, dims))}); bind the symbols first."
         ) from None
 
 

@@ -14,13 +14,15 @@ from tilewright.ir.simplify import compare, known_le, known_lt, maximum, minimum
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 
-_N = Symbol("n", 1, 64, 1, 6)
-_K = Symbol("k", 0, 64, 1, 2)
+_N = Symbol("N", 1, 64, 1, 6)
+_K = Symbol("K", 0, 64, 1, 2)
 
 
 @dataclass(frozen=True)
 class Slice(Op):
-    """Element ``i`` along an axis is element ``start + i * step`` of the operand; a step may be negative, not 0."""
+    """Element ``i`` along an axis is element ``start + i * step`` of the operand; a step may be
+    negative, not 0.
+    """
 
     name = "slice"
     starts: tuple[Expr, ...]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Softmax and its logarithm along one axis, computed stably: the maximum is subtracted first.
 
-16-bit floats are computed in f32. The exponentials are a stage of their own, so that a schedule may keep them or
-compute them twice.
+16-bit floats are computed in f32. The exponentials are a stage of their own, so that a schedule may
+keep them or compute them twice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,13 +16,13 @@ from tilewright.ir.expr import ONE, ZERO, Call, Expr, Read, Scalar, Symbol, Var,
 from tilewright.ir.op import Array, Op, Sample
 from tilewright.ir.ops.domain import FLOATS, accumulator_dtype, axes, scratch
 from tilewright.ir.ops.elementwise import widened
-from tilewright.ir.ops.shapes import expect_dtype
+from tilewright.ir.ops.shapes import check_axis, expect_dtype
 from tilewright.ir.simplify import cast
 from tilewright.ir.stage import Stage, map_stage, reduce_stage
 from tilewright.ir.types import TensorType, tensor
 
-_N = Symbol("n", 1, 64, 1, 4)
-_M = Symbol("m", 1, 64, 1, 7)
+_N = Symbol("N", 1, 64, 1, 4)
+_M = Symbol("M", 1, 64, 1, 7)
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,14 @@ class _Softmax(Op):
         self.expect_operands(operands, 1)
         (x,) = operands
         expect_dtype(self, [x.dtype], FLOATS)
-        self.require(
-            0 <= self.axis < x.rank, f"Axis {self.axis} is out of range for rank {x.rank}."
-        )
+        check_axis(self, self.axis, x.rank)
         return (tensor(x.dtype, x.shape),)
 
     def shifted(self, x: Array) -> Array:
         """``x`` in float64 without its maximum along the axis."""
         wide = widened(x)
-        return wide - wide.max(axis=self.axis, keepdims=True, initial=-np.inf)
+        greatest = wide.max(axis=self.axis, keepdims=True, initial=-np.inf)
+        return np.asarray(wide - greatest)
 
     def reduced(self, name: str, x: Buffer, op: str, init: float) -> tuple[Buffer, Stage]:
         """``x`` reduced along the axis, which stays as a dim of 1, in the accumulator's type."""

@@ -14,7 +14,7 @@ from tilewright.ir.ops.domain import axes
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 
-_N = Symbol("n", 0, 64, 1, 4)
+_N = Symbol("N", 0, 64, 1, 4)
 
 
 @dataclass(frozen=True)

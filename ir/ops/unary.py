@@ -17,7 +17,7 @@ from tilewright.ir.ops.shapes import expect_dtype
 from tilewright.ir.simplify import compare
 from tilewright.ir.types import tensor
 
-_N = Symbol("n", 1, 64, 1, 5)
+_N = Symbol("N", 1, 64, 1, 5)
 
 
 class _Unary(Elementwise):

@@ -12,7 +12,7 @@ from tilewright.ir.ops.elementwise import Elementwise
 from tilewright.ir.ops.shapes import expect_dtype
 from tilewright.ir.types import tensor
 
-_N = Symbol("n", 1, 64, 1, 4)
+_N = Symbol("N", 1, 64, 1, 4)
 
 
 class Where(Elementwise):

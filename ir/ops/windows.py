@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sliding windows over spatial dims: what convolutions and pooling share.
 
-A window of ``kernel`` elements, ``dilations`` apart, moves in ``strides`` over a dim with ``pads`` on both sides. Padding
-is a stage of its own that fills a larger buffer, so that the loops over windows read without conditions; schedules
-decide where that buffer lives and how much of it exists at a time.
+A window of ``kernel`` elements, ``dilations`` apart, moves in ``strides`` over a dim with ``pads``
+on both sides. Padding is a stage of its own that fills a larger buffer, so that the loops over
+windows read without conditions; schedules decide where that buffer lives and how much of it exists
+at a time.
 """
 
 from collections.abc import Sequence
@@ -27,13 +28,16 @@ from tilewright.ir.simplify import (
 )
 from tilewright.ir.stage import Stage, map_stage
 
-# Attributes beyond this are refused: no model means them, and products of them must stay far from 2^63.
+# Attributes beyond this are refused: no model means them, and products of them must stay far from
+# 2^63.
 LIMIT = 1 << 31
 
 
 @dataclass(frozen=True)
 class Window:
-    """The window along one spatial dim; ``begin`` and ``end`` are the pads, ``ceil`` lets the last one hang over."""
+    """The window along one spatial dim; ``begin`` and ``end`` are the pads, ``ceil`` lets the last
+    one hang over.
+    """
 
     kernel: Expr
     stride: int
@@ -48,7 +52,7 @@ class Window:
         return (self.kernel - 1) * self.dilation + 1
 
     def count(self, extent: Expr) -> Expr:
-        """How many windows fit over a dim: the extent of the result, below 1 if not even one does."""
+        """How many windows fit over a dim: the extent of the result; below 1 if none does."""
         free = extent + (self.begin + self.end) - self.reach
         if not self.ceil:
             return floordiv(free, self.stride) + 1
@@ -75,7 +79,9 @@ def check_windows(
     pads: Sequence[int],
     dilations: Sequence[int],
 ) -> None:
-    """Check the attributes of a sliding window over ``rank`` spatial dims: their lengths and their ranges."""
+    """Check the attributes of a sliding window over ``rank`` spatial dims: their lengths and their
+    ranges.
+    """
     op.require(rank >= 1, "The operand needs a batch dim, a channel dim and at least one more.")
     lengths = (("strides", strides, rank), ("pads", pads, 2 * rank), ("dilations", dilations, rank))
     for name, given, wanted in lengths:
@@ -121,7 +127,9 @@ def make_windows(
 
 
 def pad_stage(x: Buffer, windows: Sequence[Window], fill: Expr) -> tuple[Buffer, tuple[Stage, ...]]:
-    """``x`` padded by ``fill`` as the windows need it, and the stage that does so; ``x`` itself if none is needed."""
+    """``x`` padded by ``fill`` as the windows need it, and the stage that does so; ``x`` itself if
+    none is needed.
+    """
     lead = x.rank - len(windows)
     spatial = x.shape[lead:]
     if not any(w.needs_padding(d) for w, d in zip(windows, spatial, strict=True)):
@@ -133,7 +141,9 @@ def pad_stage(x: Buffer, windows: Sequence[Window], fill: Expr) -> tuple[Buffer,
 def pad_to(
     x: Buffer, shape: Sequence[Expr], begins: Sequence[Expr | int], fill: Expr
 ) -> tuple[Buffer, tuple[Stage, ...]]:
-    """``x`` copied into a buffer of ``shape`` from ``begins`` on, with ``fill`` around it, and the stage that does so."""
+    """``x`` copied into a buffer of ``shape`` from ``begins`` on, with ``fill`` around it, and the
+    stage that does so.
+    """
     padded = scratch("padded", x.dtype, shape, x)
     point = axes("p", padded.shape)
     return padded, (map_stage("pad", point, padded, read_inside(x, point, begins, fill)),)
