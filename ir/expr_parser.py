@@ -205,6 +205,10 @@ class ExprParser(Cursor):
             dtype = self.dtype()
             self.expect(")")
             return Cast(x, dtype)
+        if name not in _ARITY:
+            near = difflib.get_close_matches(name, [*_ARITY, *BY_NAME, "cast"], 1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            self.fail(f"Unknown function '{name}'.{hint}", token)
         return self._apply(token, self.separated(self.expr, ")"))
 
     def _literal(self, dtype: DType) -> Expr:
@@ -225,11 +229,7 @@ class ExprParser(Cursor):
 
     def _apply(self, token: Token, args: list[Expr]) -> Expr:
         name = token.text
-        wanted = _ARITY.get(name)
-        if wanted is None:
-            near = difflib.get_close_matches(name, list(_ARITY), 1)
-            hint = f" Did you mean '{near[0]}'?" if near else ""
-            self.fail(f"Unknown function '{name}'.{hint}", token)
+        wanted = _ARITY[name]
         if len(args) != wanted:
             self.fail(f"'{name}' takes {wanted} arguments, got {len(args)}.", token)
         operands = args[1:] if name in ("select", "guard") else args

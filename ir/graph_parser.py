@@ -12,7 +12,7 @@ import importlib
 import pkgutil
 import typing
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 from tilewright.ir.dtypes import BY_NAME
@@ -144,14 +144,17 @@ class GraphParser(ExprParser):
                 key_token = self.token
                 key = self.name("an attribute")
                 if key not in known or key in attributes:
+                    near = difflib.get_close_matches(key, known - attributes.keys(), 1)
+                    hint = f" Did you mean '{near[0]}'?" if near else ""
                     problem = "is given twice" if key in attributes else "is unknown"
-                    self.fail(f"Attribute '{key}' of '{name}' {problem}.", key_token)
+                    self.fail(f"Attribute '{key}' of '{name}' {problem}.{hint}", key_token)
                 self.expect("=")
                 attributes[key] = self._attribute(key in _dim_fields(cls), result)
         try:
             return cls(**attributes)
         except TypeError:
-            missing = ", ".join(f"'{n}'" for n in known - attributes.keys())
+            required = [f.name for f in fields(cls) if f.default is MISSING]
+            missing = ", ".join(f"'{n}'" for n in required if n not in attributes)
             self.fail(f"Op '{name}' lacks attributes; give {missing}.", token)
         except TilewrightError as error:
             self.fail(str(error), token)

@@ -56,7 +56,7 @@ def stmt_text(s: Stmt, level: int = 0) -> str:
 
 
 def _indented(s: Stmt, level: int) -> list[str]:
-    return ["  " * depth + line for depth, line in _lines(s, level)]
+    return ["  " * depth + line for depth, line, _ in stmt_lines(s, level)]
 
 
 def _buffers(buffers: tuple[Buffer, ...]) -> str:
@@ -94,24 +94,25 @@ def host_text(h: HostProgram) -> str:
     return "\n".join([*lines, f"  arena {h.arena}", *_indented(h.body, 1), "}"])
 
 
-def _lines(s: Stmt, depth: int) -> list[tuple[int, str]]:
-    out: list[tuple[int, str]] = []
+def stmt_lines(s: Stmt, depth: int = 0) -> list[tuple[int, str, Stmt]]:
+    """The lines of a statement: indentation level, text, and the statement that the line shows."""
+    out: list[tuple[int, str, Stmt]] = []
     _append(s, depth, out)
     return out
 
 
-def _append(s: Stmt, depth: int, out: list[tuple[int, str]]) -> None:
+def _append(s: Stmt, depth: int, out: list[tuple[int, str, Stmt]]) -> None:
     match s:
         case Seq(stmts):
             for c in stmts:
                 _append(c, depth, out)
         case If(condition, then, otherwise):
-            out.append((depth, f"if {condition} {{"))
+            out.append((depth, f"if {condition} {{", s))
             _append(then, depth + 1, out)
             if otherwise is not None:
-                out.append((depth, "} else {"))
+                out.append((depth, "} else {", s))
                 _append(otherwise, depth + 1, out)
-            out.append((depth, "}"))
+            out.append((depth, "}", s))
         case (
             For(_, _, body)
             | While(_, body)
@@ -119,11 +120,11 @@ def _append(s: Stmt, depth: int, out: list[tuple[int, str]]) -> None:
             | Alloc(_, body)
             | Block(_, _, _, body)
         ):
-            out.append((depth, f"{head_text(s)} {{"))
+            out.append((depth, f"{head_text(s)} {{", s))
             _append(body, depth + 1, out)
-            out.append((depth, "}"))
+            out.append((depth, "}", s))
         case _:
-            out.append((depth, head_text(s)))
+            out.append((depth, head_text(s), s))
 
 
 def head_text(s: Stmt) -> str:
