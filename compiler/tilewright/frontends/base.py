@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interface of a frontend: it recognises a source and imports it as a module of the graph IR.
 
-A frontend registers by subclassing. :func:`import_model` asks each of them, in order of registration, whether
-a source is theirs.
+A frontend registers by subclassing. :func:`import_model` asks each of them, in order of
+registration, whether a source is theirs.
 """
 
 from abc import ABC, abstractmethod
@@ -17,7 +17,9 @@ Shapes = Mapping[str, Sequence[int | str]]
 
 
 class Frontend(ABC):
-    """One model format. ``name`` is its word on the command line, ``suffixes`` the usual endings of its files."""
+    """One model format. ``name`` is its word on the command line, ``suffixes`` the usual endings of
+    its files.
+    """
 
     name: ClassVar[str] = ""
     suffixes: ClassVar[tuple[str, ...]] = ()
@@ -36,11 +38,15 @@ class Frontend(ABC):
 
     @abstractmethod
     def import_model(self, source: Any, shapes: Shapes | None = None) -> Module:
-        """The model as a module; ``shapes`` replaces the dims of inputs by name. FrontendError if it cannot be."""
+        """The model as a module; ``shapes`` replaces the dims of inputs by name. FrontendError if
+        it cannot be.
+        """
 
 
 def import_model(source: Any, shapes: Shapes | None = None, format: str | None = None) -> Module:
-    """Import a model in any known format; ``format`` names the frontend where the source does not tell."""
+    """Import a model in any known format; ``format`` names the frontend where the source does not
+    tell.
+    """
     if format is not None:
         if format not in Frontend.registry:
             known = ", ".join(sorted(Frontend.registry))

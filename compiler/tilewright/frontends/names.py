@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names from model files are untrusted text: they are shown escaped and cut, and never become code.
 
-``quoted`` is how a name appears in a message; ``identifier`` turns a name into one that the text form of the IR
-accepts; ``printable`` keeps a name readable in dumps and profiles.
+``quoted`` is how a name appears in a message; ``identifier`` turns a name into one that the text
+form of the IR accepts; ``printable`` keeps a name readable in dumps and profiles.
 """
 
 import re
@@ -11,12 +11,15 @@ LONGEST_SHOWN = 80
 LONGEST_KEPT = 200
 # Words that mean something else where the text form expects a symbol.
 _RESERVED = frozenset(
-    ["min", "max", "bcast", "select", "guard", "cast", "for", "while", "if", "let", "store", "alloc", "barrier", "call", "in", "hint", "multiple", "index"]
+    {"min", "max", "bcast", "select", "guard", "cast", "for", "while", "if", "let", "store"}
+    | {"alloc", "barrier", "call", "in", "hint", "multiple", "index", "true", "false"}
 )
 
 
 def printable(name: str, longest: int = LONGEST_KEPT) -> str:
-    """The name with control characters and unpaired surrogates escaped, cut to ``longest`` characters."""
+    """The name with control characters and unpaired surrogates escaped, cut to ``longest``
+    characters.
+    """
     if len(name) > longest:
         name = name[: longest - 3] + "..."
     if name.isprintable():

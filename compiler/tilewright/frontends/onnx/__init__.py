@@ -1,33 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ONNX frontend: operator sets 7 and later, symbolic dims, functions, external data.
 
-:func:`import_model` is the entry. One row or handler a standard operator lies in the ``ops_*`` modules; loading one of
-them registers its rows.
+:func:`import_model` is the entry. Each operator has one row or handler in the ``ops_*`` modules of
+this folder; loading such a module registers its rows.
 """
 
+import importlib
+import pkgutil
 from pathlib import Path
 
 from tilewright.frontends.base import Frontend, Shapes
-from tilewright.frontends.onnx import (  # noqa: F401  (loading these registers handlers)
-    evaluators,
-    ops_activation,
-    ops_contraction,
-    ops_control,
-    ops_elementwise,
-    ops_index,
-    ops_movement,
-    ops_norm,
-    ops_pool,
-    ops_reduce,
-    ops_resize,
-    ops_shape,
-)
+from tilewright.frontends.onnx import evaluators  # noqa: F401  (registers the evaluators)
 from tilewright.frontends.onnx.importer import Importer
 from tilewright.frontends.onnx.limits import Limits
 from tilewright.frontends.onnx.load import Source, load_model, looks_like_onnx
 from tilewright.ir.graph import Module
 
 __all__ = ["Limits", "OnnxFrontend", "import_model"]
+
+for _module in pkgutil.iter_modules(__path__):
+    if _module.name.startswith("ops_"):
+        importlib.import_module(f"{__name__}.{_module.name}")
 
 
 def import_model(
@@ -39,9 +32,9 @@ def import_model(
 ) -> Module:
     """Import an ONNX model from a path, bytes or an ``onnx.ModelProto``.
 
-    ``shapes`` replaces the dims of inputs by name: ints fix a dim, texts name it. ``folder`` is where external data may
-    lie when the model is not given by its path. Raises FrontendError with one clear sentence; operators that are not
-    supported are listed all at once.
+    ``shapes`` replaces the dims of inputs by name: ints fix a dim, texts name it. ``folder`` is
+    where external data may lie when the model is not given by its path. Raises FrontendError with
+    one clear sentence; operators that are not supported are listed all at once.
     """
     limits = limits or Limits()
     loaded = load_model(source, limits, folder)

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Typed access to a node's attributes.
 
-An attribute of the wrong type, given twice, or unknown to the operator's schema is an error that names the node. Inside a
-function, an attribute may refer to one of the call; :class:`Attributes` resolves that.
+An attribute of the wrong type, given twice, or unknown to the operator's schema is an error that
+names the node. Inside a function, an attribute may refer to one of the call; :class:`Attributes`
+resolves that.
 """
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any, TypeVar
 
 import onnx
 from onnx import defs
@@ -16,6 +18,7 @@ from tilewright.ir.errors import FrontendError
 
 _A = onnx.AttributeProto
 Bindings = Mapping[str, onnx.AttributeProto]
+Choice = TypeVar("Choice", bound=str)
 
 
 class Attributes:
@@ -29,7 +32,8 @@ class Attributes:
         for attribute in given:
             if attribute.name in self._given:
                 raise FrontendError(
-                    f"Node {where} has the attribute {quoted(attribute.name)} twice. Export the model again."
+                    f"Node {where} has the attribute {quoted(attribute.name)} twice. Export the "
+                    "model again."
                 )
             if attribute.ref_attr_name:
                 bound = bindings.get(attribute.ref_attr_name)
@@ -57,7 +61,8 @@ class Attributes:
         if attribute.type != kind:
             known = kind_name(attribute.type)
             raise FrontendError(
-                f"Attribute {quoted(name)} of node {self._where} is of type {known}, not {kind_name(kind)}. "
+                f"Attribute {quoted(name)} of node {self._where} is of type {known}, not "
+                f"{kind_name(kind)}. "
                 "Export the model again."
             )
         return attribute
@@ -93,6 +98,19 @@ class Attributes:
                 raise self._required(name)
             return default
         return attribute.s.decode("utf-8", "replace")
+
+    def choice(
+        self, name: str, choices: tuple[Choice, ...], default: Choice | None = None
+    ) -> Choice:
+        """A string that is one of ``choices``."""
+        given = self.text(name, default)
+        for choice in choices:
+            if choice == given:
+                return choice
+        raise FrontendError(
+            f"Attribute {quoted(name)} of node {self._where} is {quoted(given)}; it must be one of "
+            f"{', '.join(map(quoted, choices))}."
+        )
 
     def integers(self, name: str) -> list[int] | None:
         """A list of integers; None if it is not given."""
@@ -137,7 +155,7 @@ def _renamed(attribute: onnx.AttributeProto, name: str) -> onnx.AttributeProto:
 
 
 @lru_cache(maxsize=4096)
-def schema_of(domain: str, name: str, version: int) -> defs.OpSchema | None:
+def schema_of(domain: str, name: str, version: int) -> Any:
     """The standard's schema of an operator at a version; None if it has none."""
     try:
         return defs.get_schema(name, version, domain)
@@ -146,13 +164,16 @@ def schema_of(domain: str, name: str, version: int) -> defs.OpSchema | None:
 
 
 def check_against_schema(
-    schema: defs.OpSchema, attributes: Attributes, inputs: int, outputs: int, where: str
+    schema: Any, attributes: Attributes, inputs: int, outputs: int, where: str
 ) -> None:
-    """FrontendError if a node has attributes unknown to its schema, or too few or many inputs or outputs."""
+    """FrontendError if a node has attributes unknown to its schema, or too few or many inputs or
+    outputs.
+    """
     for name in attributes.names:
         if name not in schema.attributes:
             raise FrontendError(
-                f"Node {where} has the attribute {quoted(name)}, which version {schema.since_version} of the operator "
+                f"Node {where} has the attribute {quoted(name)}, which version "
+                f"{schema.since_version} of the operator "
                 "does not know. Export the model again."
             )
     for what, count, least, most in (
@@ -161,6 +182,7 @@ def check_against_schema(
     ):
         if not (count <= most and (least <= count or what == "outputs")):
             raise FrontendError(
-                f"Node {where} has {count} {what}; version {schema.since_version} of the operator takes {least} to "
+                f"Node {where} has {count} {what}; version {schema.since_version} of the "
+                f"operator takes {least} to "
                 f"{most}. Export the model again."
             )

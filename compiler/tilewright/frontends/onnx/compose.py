@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small compositions of our ops that several handlers need: scalars, reshapes, slices, windows of a shape."""
+"""Small compositions of our ops that several handlers need: scalars, reshapes, slices, windows of a
+shape.
+"""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Between data known at import and tensors of the graph, both ways.
 
-``materialised`` turns an operand's data into nodes: a constant, or ``dim_values`` where elements are symbolic.
-``computed_array`` goes back: where a shape depends on tensors that are computed from constants alone, it runs the
-references of the nodes between, within a budget.
+``materialised`` turns an operand's data into nodes: a constant, or ``dim_values`` where elements
+are symbolic. ``computed_array`` goes back: where a shape depends on tensors that are computed from
+constants alone, it runs the references of the nodes between, within a budget.
 """
 
 import math
@@ -43,7 +43,9 @@ def materialised(operand: Operand, builder: Builder) -> Value:
 
 
 def _symbolic(operand: Operand, builder: Builder) -> Value:
-    """``dim_values`` of the elements (of their numerators, in a float tensor), in the operand's shape and dtype."""
+    """``dim_values`` of the elements (of their numerators, in a float tensor), in the operand's
+    shape and dtype.
+    """
     assert operand.contents is not None
     contents = operand.contents
     numerators: list[Expr] = []
@@ -72,7 +74,7 @@ def _symbolic(operand: Operand, builder: Builder) -> Value:
 
 
 def computed_array(value: Value, store: ConstantStore, limits: Limits) -> Array | None:
-    """The array that a value holds if constants alone decide it; None if not, or over the budget."""
+    """The array that a value holds if constants alone decide it; None if not or over budget."""
     chain = _constant_chain(value, limits)
     if chain is None:
         return None
@@ -88,7 +90,9 @@ def computed_array(value: Value, store: ConstantStore, limits: Limits) -> Array 
 
 
 def _constant_chain(value: Value, limits: Limits) -> list[Node] | None:
-    """The nodes that a value depends on, in order, if all come from constants and have static types."""
+    """The nodes that a value depends on, in order, if all come from constants and have static
+    types.
+    """
     budget = limits.folded
     order: list[Node] = []
     placed: set[Node] = set()

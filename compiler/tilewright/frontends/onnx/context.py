@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a handler sees of the node that it imports: operands, attributes, version, and ways to emit and to refuse."""
+"""What a handler sees of the node that it imports: operands, attributes, version, and ways to emit
+and to refuse.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
@@ -23,11 +25,15 @@ if TYPE_CHECKING:
 
 
 class UnsupportedNodeError(FrontendError):
-    """A node that is understood but not supported in this form; collected, so that one message lists all."""
+    """A node that is understood but not supported in this form; collected, so that one message
+    lists all.
+    """
 
 
 class NodeContext:
-    """One node during its import. ``attributes`` is typed access, ``version`` that of the node's operator set."""
+    """One node during its import. ``attributes`` is typed access, ``version`` that of the node's
+    operator set.
+    """
 
     def __init__(
         self,
@@ -55,11 +61,15 @@ class NodeContext:
         return f"{quoted(self.origin)} ({domain}{printable(self.node.op_type)})"
 
     def fail(self, message: str) -> NoReturn:
-        """Raise FrontendError: the node is wrong. ``message`` begins with a capital and ends in a full stop."""
+        """Raise FrontendError: the node is wrong. ``message`` begins with a capital and ends in a
+        full stop.
+        """
         raise FrontendError(f"Node {self.where} is not valid: {message}")
 
     def unsupported(self, reason: str) -> NoReturn:
-        """Refuse the node as not supported; ``reason`` is a clause such as ``its axes are computed at run time``."""
+        """Refuse the node as not supported; ``reason`` is a clause such as ``its axes are computed
+        at run time``.
+        """
         raise UnsupportedNodeError(reason)
 
     def require(self, condition: bool, message: str) -> None:
@@ -98,7 +108,9 @@ class NodeContext:
         return [self.value(i) for i in range(self.count)]
 
     def contents(self, position: int, what: str) -> Contents:
-        """The elements of an input that must be known at import; refused as unsupported if they are not."""
+        """The elements of an input that must be known at import; refused as unsupported if they are
+        not.
+        """
         operand = self.operand(position)
         contents = self.importer.known(operand)
         if contents is None:
@@ -108,12 +120,13 @@ class NodeContext:
         return contents
 
     def integers(self, position: int, what: str) -> list[int | Expr]:
-        """A list of integers, symbolic ones included, from an input; a scalar gives a list of one."""
+        """Integers, symbolic ones included, from an input; a scalar gives a list of one."""
         contents = self.contents(position, what)
         operand = self.operand(position)
         self.require(
             operand.dtype.is_integer and contents.ndim <= 1,
-            f"Its {what} must be a list of integers but are of type {operand.dtype}{list(contents.shape)}.",
+            f"Its {what} must be a list of integers but are of type "
+            f"{operand.dtype}{list(contents.shape)}.",
         )
         return [x if isinstance(x, Expr) else int(x) for x in contents.reshape(-1)]
 
@@ -175,5 +188,5 @@ class NodeContext:
         return self.importer.constant(np.asarray(data), dtype)
 
     def known_result(self, contents: Contents, dtype: DType) -> Operand:
-        """A result whose elements are known; it becomes a tensor only if something uses it as one."""
+        """A result whose elements are known; it becomes a tensor only if it is used as one."""
         return Operand("", dtype, contents=contents)

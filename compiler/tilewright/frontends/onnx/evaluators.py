@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How operators act on contents known at import: one evaluator for each operator that models compute shapes with.
+"""How operators act on contents known at import: one evaluator for each operator that models
+compute shapes with.
 
-An evaluator sees the contents of all inputs (None for a missing one) and returns those of the result. It
-raises :class:`Unknown` where an element cannot be told; the node is then emitted like any other.
+An evaluator sees the contents of all inputs (None for a missing one) and returns those of the
+result. It raises :class:`Unknown` where an element cannot be told; the node is then emitted like
+any other.
 """
 
 from collections.abc import Callable
@@ -23,13 +25,13 @@ Inputs = list[Any]
 _Binary = Callable[[Element, Element, DType], Element]
 
 
-def _elementwise(function: Callable[..., Element], *arrays: Contents) -> Contents:
+def _elementwise(function: Callable[..., Element], *arrays: Any) -> Contents:
     """Apply a function to broadcast object arrays."""
     try:
         together = np.broadcast_arrays(*arrays)
     except ValueError as error:
         raise Unknown from error
-    result = np.empty(together[0].shape, object)
+    result: Contents = np.empty(together[0].shape, object)
     for position in np.ndindex(result.shape):
         result[position] = function(*(a[position] for a in together))
     return result
@@ -49,14 +51,14 @@ def _axes(ctx: NodeContext, inputs: Inputs, since: int) -> list[int] | None:
     return _static(inputs[1]) if len(inputs) > 1 and inputs[1] is not None else None
 
 
-# --- arithmetic -------------------------------------------------------------------------------------
+# --- arithmetic -----------------------------------------------------------------------------------
 
 
 def _register_binary(name: str, function: _Binary) -> None:
     @evaluator(name)
     def evaluate(ctx: NodeContext, inputs: Inputs) -> Contents:
         dtype = ctx.operand(0).dtype
-        result = inputs[0]
+        result: Contents = inputs[0]
         for other in inputs[1:]:
             result = _elementwise(lambda x, y: function(x, y, dtype), result, other)
         return result
@@ -126,7 +128,7 @@ def _converted(ctx: NodeContext, contents: Contents, target: DType) -> Operand:
     return ctx.known_result(result, target)
 
 
-# --- logic ------------------------------------------------------------------------------------------
+# --- logic ----------------------------------------------------------------------------------------
 
 
 def _register_comparison(name: str, comparison: str) -> None:
@@ -172,7 +174,7 @@ def _where(ctx: NodeContext, inputs: Inputs) -> Operand:
     return ctx.known_result(result, ctx.operand(1).dtype)
 
 
-# --- movement ---------------------------------------------------------------------------------------
+# --- movement -------------------------------------------------------------------------------------
 
 
 @evaluator("Identity")
@@ -196,7 +198,7 @@ def _gather(ctx: NodeContext, inputs: Inputs) -> Contents:
 def _concat(ctx: NodeContext, inputs: Inputs) -> Contents:
     axis = ctx.axis(ctx.attributes.integer("axis"), inputs[0].ndim)
     try:
-        return np.concatenate(inputs, axis)
+        return np.asarray(np.concatenate(inputs, axis), object)
     except ValueError as error:
         raise Unknown from error
 
@@ -218,7 +220,7 @@ def _squeeze(ctx: NodeContext, inputs: Inputs) -> Contents:
     )
     if any(inputs[0].shape[a] != 1 for a in chosen):
         raise Unknown
-    return np.squeeze(inputs[0], chosen)
+    return np.asarray(np.squeeze(inputs[0], chosen), object)
 
 
 @evaluator("Reshape")
@@ -229,7 +231,7 @@ def _reshape(ctx: NodeContext, inputs: Inputs) -> Contents:
             raise Unknown
         wanted = [inputs[0].shape[a] if d == 0 else d for a, d in enumerate(wanted)]
     try:
-        return inputs[0].reshape(wanted)
+        return np.asarray(inputs[0].reshape(wanted), object)
     except ValueError as error:
         raise Unknown from error
 
@@ -240,7 +242,7 @@ def _flatten(ctx: NodeContext, inputs: Inputs) -> Contents:
     if not -inputs[0].ndim <= axis <= inputs[0].ndim or inputs[0].size == 0:
         raise Unknown
     rows = int(np.prod(inputs[0].shape[:axis], dtype=int))
-    return inputs[0].reshape(rows, inputs[0].size // rows)
+    return np.asarray(inputs[0].reshape(rows, inputs[0].size // rows), object)
 
 
 @evaluator("Transpose")
@@ -303,7 +305,7 @@ def _check_size(ctx: NodeContext, factors: list[int]) -> None:
             raise Unknown
 
 
-# --- ranges and reductions --------------------------------------------------------------------------
+# --- ranges and reductions ------------------------------------------------------------------------
 
 
 @evaluator("Range")
@@ -319,7 +321,7 @@ def _range(ctx: NodeContext, inputs: Inputs) -> Contents:
 def _register_reduction(name: str, since: int, function: _Binary, start: int | None) -> None:
     @evaluator(name)
     def evaluate(ctx: NodeContext, inputs: Inputs) -> Contents:
-        data = inputs[0]
+        data: Contents = inputs[0]
         dtype = ctx.operand(0).dtype
         axes = _axes(ctx, inputs, since)
         if not axes:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one way by which bytes outside the model file are read.
 
-A tensor may keep its bytes in a file beside the model. The location is the attacker's: it is split into plain
-components and opened one by one beneath the model's folder (which is resolved once) without following links, so that
-neither ``..``, an absolute path, a symbolic link nor a parent swapped meanwhile leads outside. The file must be a
-regular one with a single name, and hold ``offset + length`` bytes before anything is mapped.
+A tensor may keep its bytes in a file beside the model. The location is the attacker's: it is split
+into plain components and opened one by one beneath the model's folder (which is resolved once)
+without following links, so that neither ``..``, an absolute path, a symbolic link nor a parent
+swapped meanwhile leads outside. The file must be a regular one with a single name, and hold
+``offset + length`` bytes before anything is mapped.
 """
 
 import mmap
@@ -21,31 +22,36 @@ _LARGEST = (1 << 63) - 1
 
 
 class ExternalData:
-    """Maps the files of one model's folder, each once; a ``folder`` of None refuses every request."""
+    """Maps the files of one model's folder, each once; a ``folder`` of None refuses all."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = None if folder is None else Path(os.path.realpath(folder))
         self._maps: dict[tuple[str, ...], memoryview] = {}
 
     def read(self, tensor: str, entries: Iterable[tuple[str, str]], size: int) -> memoryview:
-        """The ``size`` bytes of a tensor, mapped; FrontendError if its entries are unsafe or do not fit."""
+        """The ``size`` bytes of a tensor, mapped; FrontendError if its entries are unsafe or do not
+        fit.
+        """
         keys = self._keys(tensor, entries)
         if self._folder is None:
             raise FrontendError(
-                f"Tensor {quoted(tensor)} keeps its data in a file beside the model, but the model was given without "
+                f"Tensor {quoted(tensor)} keeps its data in a file beside the model, but the "
+                "model was given without "
                 "a folder. Import it by its path."
             )
         offset = self._number(tensor, "offset", keys.get("offset", "0"))
         length = self._number(tensor, "length", keys["length"]) if "length" in keys else size
         if length != size:
             raise FrontendError(
-                f"Tensor {quoted(tensor)} needs {size} bytes but its external data declares {length}. "
+                f"Tensor {quoted(tensor)} needs {size} bytes but its external data declares "
+                f"{length}. "
                 "Save the model again."
             )
         data = self._open(tensor, keys["location"])
         if offset + size > len(data):
             raise FrontendError(
-                f"Tensor {quoted(tensor)} lies at bytes {offset} to {offset + size} of {quoted(keys['location'])}, "
+                f"Tensor {quoted(tensor)} lies at bytes {offset} to {offset + size} of "
+                f"{quoted(keys['location'])}, "
                 f"which holds {len(data)}. Fetch the complete file."
             )
         return data[offset : offset + size]
@@ -56,13 +62,15 @@ class ExternalData:
         for key, value in entries:
             if key not in _KEYS or key in keys:
                 raise FrontendError(
-                    f"The external data of tensor {quoted(tensor)} has the key {quoted(key)}, which is unknown or "
+                    f"The external data of tensor {quoted(tensor)} has the key {quoted(key)}, "
+                    "which is unknown or "
                     "given twice. Only 'location', 'offset', 'length' and 'checksum' are read."
                 )
             keys[key] = value
         if "location" not in keys:
             raise FrontendError(
-                f"The external data of tensor {quoted(tensor)} names no location. Save the model again."
+                f"The external data of tensor {quoted(tensor)} names no location. Save the model "
+                "again."
             )
         return keys
 
@@ -70,7 +78,8 @@ class ExternalData:
     def _number(tensor: str, key: str, text: str) -> int:
         if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > _LARGEST:
             raise FrontendError(
-                f"The {key} {quoted(text)} of the external data of tensor {quoted(tensor)} is not a byte count. "
+                f"The {key} {quoted(text)} of the external data of tensor {quoted(tensor)} is "
+                "not a byte count. "
                 "Save the model again."
             )
         return int(text)
@@ -103,14 +112,15 @@ def _components(tensor: str, location: str) -> tuple[str, ...]:
     )
     if unsafe:
         raise FrontendError(
-            f"Tensor {quoted(tensor)} keeps its data at {quoted(location)}, which is not a plain path inside the "
+            f"Tensor {quoted(tensor)} keeps its data at {quoted(location)}, which is not a plain "
+            "path inside the "
             "model's folder. Put the file beside the model and save its location without '..'."
         )
     return parts
 
 
 def _open_beneath(folder: Path, parts: tuple[str, ...], tensor: str, location: str) -> int:
-    """A descriptor of the file; each component is opened relative to the one before, links refused."""
+    """A descriptor of the file; each component is opened beneath the one before, links refused."""
     descriptor = -1
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -126,7 +136,8 @@ def _open_beneath(folder: Path, parts: tuple[str, ...], tensor: str, location: s
             os.close(descriptor)
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise FrontendError(
-            f"The external data {quoted(location)} of tensor {quoted(tensor)} cannot be opened without following "
+            f"The external data {quoted(location)} of tensor {quoted(tensor)} cannot be opened "
+            "without following "
             f"links: {reason}. Put the file itself into the model's folder."
         ) from error
     return descriptor

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions: operators that a model or the standard defines by a graph of other operators.
 
-A call is imported by walking the body in a scope of its own, where the formal names stand for the call's operands and
-attributes refer to the call's. So every operator of the standard that has a function body needs no handler.
+A call is imported by walking the body in a scope of its own, where the formal names stand for the
+call's operands and attributes refer to the call's. So every operator of the standard that has a
+function body needs no handler.
 """
 
 from functools import lru_cache
+from typing import Any
 
 import onnx
-from onnx import defs
 
 from tilewright.frontends.names import printable, quoted
 from tilewright.frontends.onnx.attributes import schema_of
 from tilewright.frontends.onnx.context import NodeContext
 from tilewright.frontends.onnx.operand import Operand
-from tilewright.frontends.onnx.registry import find_handler
 from tilewright.frontends.onnx.scope import Scope
 from tilewright.frontends.onnx.tensors import CODES
 from tilewright.ir.errors import FrontendError
@@ -33,8 +33,7 @@ def model_functions(model: onnx.ModelProto) -> dict[FunctionKey, onnx.FunctionPr
             raise FrontendError(
                 f"The model defines the function {quoted(function.name)} twice. Export it again."
             )
-        if find_handler(*key[:2], 1 << 30) is None:
-            found[key] = function
+        found[key] = function
     return found
 
 
@@ -44,7 +43,8 @@ def inline(context: NodeContext, function: onnx.FunctionProto) -> list[Operand |
     caller = context.scope
     if key in caller.calls:
         raise FrontendError(
-            f"Function {quoted(function.name)} calls itself. Recursive functions are not allowed in ONNX."
+            f"Function {quoted(function.name)} calls itself. Recursive functions are not allowed "
+            "in ONNX."
         )
     if len(context.operands) > len(function.input):
         context.fail(
@@ -100,7 +100,7 @@ def _without(node: onnx.NodeProto, missing: set[str]) -> onnx.NodeProto:
     return copy
 
 
-# --- bodies that the standard gives -----------------------------------------------------------------
+# --- bodies that the standard gives ---------------------------------------------------------------
 
 
 def has_standard_body(domain: str, name: str, version: int) -> bool:
@@ -127,7 +127,7 @@ def standard_body(context: NodeContext, domain: str) -> onnx.FunctionProto | Non
 
 
 @lru_cache(maxsize=256)
-def _best_version(schema: defs.OpSchema, dependent: bool, version: int) -> int | None:
+def _best_version(schema: Any, dependent: bool, version: int) -> int | None:
     known = (
         schema.context_dependent_function_opset_versions
         if dependent
@@ -137,12 +137,12 @@ def _best_version(schema: defs.OpSchema, dependent: bool, version: int) -> int |
     return max(fitting) if fitting else None
 
 
-def _plain_body(schema: defs.OpSchema, version: int) -> bytes:
+def _plain_body(schema: Any, version: int) -> bytes:
     best = _best_version(schema, False, version)
     return b"" if best is None else bytes(schema.get_function_with_opset_version(best))
 
 
-def _dependent_body(schema: defs.OpSchema, context: NodeContext) -> bytes:
+def _dependent_body(schema: Any, context: NodeContext) -> bytes:
     best = _best_version(schema, True, context.version)
     if best is None:
         return b""

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The walk over an ONNX graph: each node's handler emits our ops, or its function body is walked in its place.
+"""The walk over an ONNX graph: each node's handler emits our ops, or its function body is walked in
+its place.
 
-Names are resolved through scopes, so inlining a function or a branch needs no renaming. A node that is not supported
-blocks its results; what depends on them is skipped, and at the end one message lists every unsupported operator.
+Names are resolved through scopes, so inlining a function or a branch needs no renaming. A node that
+is not supported blocks its results; what depends on them is skipped, and at the end one message
+lists every unsupported operator.
 """
 
 from collections import Counter
@@ -83,7 +85,8 @@ class Importer:
         if unknown:
             known = ", ".join(quoted(i.name) for i in inputs[:20])
             raise FrontendError(
-                f"Shapes are given for {', '.join(map(quoted, unknown))}, but the inputs are {known}."
+                f"Shapes are given for {', '.join(map(quoted, unknown))}, but the inputs are "
+                f"{known}."
             )
         self.symbols.declare(i for i in inputs if i.name not in given)
         for info in inputs:
@@ -108,7 +111,8 @@ class Importer:
             wanted = list(given[info.name])
             if declared.HasField("shape") and len(declared.shape.dim) != len(wanted):
                 raise FrontendError(
-                    f"Input {shown} has rank {len(declared.shape.dim)} but the shape given for it, {wanted}, has "
+                    f"Input {shown} has rank {len(declared.shape.dim)} but the shape given for "
+                    f"it, {wanted}, has "
                     f"rank {len(wanted)}. Give one dim for each axis."
                 )
             return tensor(
@@ -116,7 +120,8 @@ class Importer:
             )
         if not declared.HasField("shape"):
             raise FrontendError(
-                f"Input {shown} has no shape in the model. Give one with shapes={{{info.name!r}: (...)}}; "
+                f"Input {shown} has no shape in the model. Give one with "
+                f"shapes={{{info.name!r}: (...)}}; "
                 "a text as a dim keeps it symbolic."
             )
         dims = [self.symbols.dim(d, f"{bases}{a}") for a, d in enumerate(declared.shape.dim)]
@@ -127,7 +132,7 @@ class Importer:
     def walk(
         self, nodes: Sequence[onnx.NodeProto], wanted: Sequence[str], scope: Scope
     ) -> list[Operand]:
-        """Import the nodes that the wanted names need, and return what those names then stand for."""
+        """Import the nodes that the wanted names need; what those names then stand for."""
         self.limits.check("The nesting of sub-graphs and functions", scope.nesting, "nesting")
         known = scope.find if scope.parent is not None else scope.names.get
         own = scope.names
@@ -185,7 +190,8 @@ class Importer:
             if is_function or domain:
                 return 1
             raise FrontendError(
-                f"Node {quoted(node.name or node.op_type)} uses the standard operators, but the model imports no "
+                f"Node {quoted(node.name or node.op_type)} uses the standard operators, but the "
+                "model imports no "
                 "version of them. Export it again."
             )
         return version
@@ -200,7 +206,9 @@ class Importer:
     def _results(
         self, context: NodeContext, domain: str, function: onnx.FunctionProto | None
     ) -> list[Operand | None]:
-        """What the node's outputs stand for: evaluated, emitted by its handler, or by walking its function body."""
+        """What the node's outputs stand for: evaluated, emitted by its handler, or by walking its
+        function body.
+        """
         node = context.node
         if function is not None:
             return functions.inline(context, function)
@@ -227,18 +235,21 @@ class Importer:
             return None
         inputs: list[Contents | None] = []
         for operand in context.operands:
-            contents = None if operand is None else operand.known(self.limits.contents)
-            if operand is not None and contents is None:
+            known = None if operand is None else operand.known(self.limits.contents)
+            if operand is not None and known is None:
                 return None
-            inputs.append(contents)
+            inputs.append(known)
         if not inputs or inputs[0] is None:
             return None
         try:
-            result = evaluate(context, inputs)  # type: ignore[arg-type]
+            found = evaluate(context, inputs)
         except Unknown:
             return None
-        if not isinstance(result, Operand):
-            result = Operand("", context.operand(0).dtype, contents=np.asarray(result, object))
+        result = (
+            found
+            if isinstance(found, Operand)
+            else Operand("", context.operand(0).dtype, contents=np.asarray(found, object))
+        )
         contents = result.contents
         small = contents is not None and contents.size <= self.limits.contents
         return result if small else None
@@ -265,7 +276,7 @@ class Importer:
     # --- what is not supported ---
 
     def _block(self, context: NodeContext, reason: str | None) -> None:
-        """Record an unsupported node (unless it is only cut off by another) and block its results."""
+        """Record an unsupported node (unless only cut off by another) and block its results."""
         if reason is not None:
             node = context.node
             domain = printable(node.domain, 60) or "ai.onnx"
@@ -309,7 +320,8 @@ class Importer:
             )
         elif not all(shapes.is_reasonable(d) for d in type_.shape):
             raise FrontendError(
-                f"The dims of a result of node {self._where} grow into expressions of unreasonable size. "
+                f"The dims of a result of node {self._where} grow into expressions of "
+                "unreasonable size. "
                 "Give fixed input shapes."
             )
 
@@ -330,7 +342,9 @@ class Importer:
         return operand.value
 
     def known(self, operand: Operand) -> Contents | None:
-        """The contents of an operand, computed from constants where need be; None if they are not known at import."""
+        """The contents of an operand, computed from constants where need be; None if they are not
+        known at import.
+        """
         contents = operand.known(self.limits.contents)
         if contents is None and operand.value is not None and operand.array is None:
             operand.array = computed_array(operand.value, self.module.constants, self.limits)

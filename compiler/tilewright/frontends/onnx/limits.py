@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds on what an import may cost. Each has a generous default and its own sentence when it is passed."""
+"""Bounds on what an import may cost. Each has a generous default and its own sentence when it is
+passed.
+"""
 
 from dataclasses import dataclass
 
@@ -8,10 +10,10 @@ from tilewright.ir.errors import FrontendError
 
 @dataclass(frozen=True)
 class Limits:
-    """``model_bytes``: the protobuf; ``nodes``: nodes walked, inlined functions included; ``nesting``: sub-graphs and
-    functions within each other; ``elements``: of one tensor of known shape; ``contents``: elements of an integer tensor
-    whose contents are followed; ``folded``: elements computed at import where a shape depends on them; ``terms``: of one
-    symbolic dim.
+    """``model_bytes``: the protobuf; ``nodes``: nodes walked, inlined functions included;
+    ``nesting``: sub-graphs and functions within each other; ``elements``: of one tensor of known
+    shape; ``contents``: elements of an integer tensor whose contents are followed; ``folded``:
+    elements computed at import where a shape depends on them; ``terms``: of one symbolic dim.
     """
 
     model_bytes: int = (1 << 31) - 1

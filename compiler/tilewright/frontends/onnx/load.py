@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a path, bytes or a message to a checked :class:`onnx.ModelProto`.
 
-Everything about the file as a whole is decided here: size, damage, whether it is ONNX at all, which operator sets
-it asks for. What a graph holds is checked when it is walked.
+Everything about the file as a whole is decided here: size, damage, whether it is ONNX at all, which
+operator sets it asks for. What a graph holds is checked when it is walked.
 """
 
 import os
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from tilewright.frontends.names import quoted
 from tilewright.frontends.onnx.external_data import ExternalData
@@ -25,7 +25,9 @@ _MODEL_FIELDS = (b"\x08", b"\x12", b"\x1a", b"\x3a", b"\x42")
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A parsed model, the version of each operator set it imports, and the way to its external data."""
+    """A parsed model, the version of each operator set it imports, and the way to its external
+    data.
+    """
 
     proto: onnx.ModelProto
     opsets: dict[str, int]
@@ -33,7 +35,7 @@ class LoadedModel:
 
 
 def looks_like_onnx(source: object) -> bool:
-    """True for a model message, a path that ends in ``.onnx``, or bytes that begin like a model's."""
+    """True for a model message, a path that ends in ``.onnx``, or bytes that begin like one."""
     if isinstance(source, onnx.ModelProto):
         return True
     if isinstance(source, str | Path):
@@ -42,7 +44,9 @@ def looks_like_onnx(source: object) -> bool:
 
 
 def load_model(source: Source, limits: Limits, folder: str | Path | None = None) -> LoadedModel:
-    """Parse and check a model. ``folder`` is where external data may lie; that of the file where a path is given."""
+    """Parse and check a model. ``folder`` is where external data may lie; that of the file where a
+    path is given.
+    """
     if isinstance(source, onnx.ModelProto):
         proto, shown = source, "The given model"
     elif isinstance(source, bytes):
@@ -53,7 +57,8 @@ def load_model(source: Source, limits: Limits, folder: str | Path | None = None)
         folder = Path(source).parent if folder is None else folder
     else:
         raise FrontendError(
-            f"A model is given as a path, as bytes or as an onnx.ModelProto, not as {type(source).__name__}."
+            "A model is given as a path, as bytes or as an onnx.ModelProto, not as "
+            f"{type(source).__name__}."
         )
     external = ExternalData(None if folder is None else Path(folder))
     return LoadedModel(proto, _checked_opsets(proto, shown), external)
@@ -81,7 +86,8 @@ def _parse(data: bytes, shown: str, limits: Limits) -> onnx.ModelProto:
         proto.ParseFromString(data)
     except (DecodeError, RecursionError) as error:
         raise FrontendError(
-            f"{shown} is not an ONNX model or is damaged: its protobuf does not parse. Fetch or export it again."
+            f"{shown} is not an ONNX model or is damaged: its protobuf does not parse. Fetch or "
+            "export it again."
         ) from error
     return proto
 
@@ -89,22 +95,26 @@ def _parse(data: bytes, shown: str, limits: Limits) -> onnx.ModelProto:
 def _checked_opsets(proto: onnx.ModelProto, shown: str) -> dict[str, int]:
     if not proto.HasField("graph") or not proto.ir_version or not proto.graph.output:
         raise FrontendError(
-            f"{shown} is not a complete ONNX model: it has no graph with outputs. Fetch or export it again."
+            f"{shown} is not a complete ONNX model: it has no graph with outputs. Fetch or "
+            "export it again."
         )
     opsets: dict[str, int] = {}
     for entry in proto.opset_import:
         domain = "" if entry.domain == "ai.onnx" else entry.domain
         if opsets.get(domain, entry.version) != entry.version:
             raise FrontendError(
-                f"{shown} imports operator set {quoted(domain or 'ai.onnx')} at versions {opsets[domain]} and "
+                f"{shown} imports operator set {quoted(domain or 'ai.onnx')} at versions "
+                f"{opsets[domain]} and "
                 f"{entry.version}. Export it again with one."
             )
         opsets[domain] = entry.version
-    # Files from before operator sets existed mean version 1; models with a graph of other domains only have no default one.
+    # Files from before operator sets existed mean version 1; models with a graph of other domains
+    # only have no default one.
     version = opsets.setdefault("", 1 if proto.ir_version < 3 else NEWEST_OPSET)
     if not OLDEST_OPSET <= version <= NEWEST_OPSET:
         raise FrontendError(
-            f"{shown} uses operator set {version}; {OLDEST_OPSET} to {NEWEST_OPSET} are understood. "
+            f"{shown} uses operator set {version}; {OLDEST_OPSET} to {NEWEST_OPSET} are "
+            "understood. "
             "Convert it with onnx.version_converter or export it again."
         )
     return opsets

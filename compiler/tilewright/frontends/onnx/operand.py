@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a name of an ONNX graph stands for during import.
 
-An :class:`Operand` is data known at import (an array, or small contents with symbolic elements), a value of our graph,
-or both. Data becomes a node only when something uses it as a tensor: axes, shapes and pads never do.
+An :class:`Operand` is data known at import (an array, or small contents with symbolic elements), a
+value of our graph, or both. Data becomes a node only when something uses it as a tensor: axes,
+shapes and pads never do.
 """
 
 from dataclasses import dataclass
@@ -18,9 +19,11 @@ from tilewright.ir.op import Array
 
 @dataclass(eq=False)
 class Operand:
-    """``array`` is a constant; ``contents`` an object array of ints, floats, bools and index expressions.
+    """``array`` is a constant; ``contents`` an object array of ints, floats, bools and index
+    expressions.
 
-    ``blocked`` marks a result of an unsupported node: what depends on it is skipped, so that one message can list all.
+    ``blocked`` marks a result of an unsupported node: what depends on it is skipped, so that one
+    message can list all.
     """
 
     name: str
@@ -35,7 +38,7 @@ class Operand:
         if self.value is not None:
             return self.value.type.shape
         data = self.array if self.array is not None else self.contents
-        return tuple(index(d) for d in np.shape(data))
+        return tuple(index(d) for d in (() if data is None else data.shape))
 
     @property
     def rank(self) -> int:

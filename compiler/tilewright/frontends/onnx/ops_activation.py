@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Activation functions, written in elementwise ops; fusion makes one expression of each again.
 
-The forms are chosen for accuracy and for special values: NaN goes through, large arguments do not overflow.
+The forms are chosen for accuracy and for special values: NaN goes through, large arguments do not
+overflow.
 """
 
 import math
@@ -33,7 +34,9 @@ from tilewright.ir.ops import (
 
 
 class _Terms:
-    """Arithmetic on values and numbers of the dtype of ``x``, so that formulas below read like formulas."""
+    """Arithmetic on values and numbers of the dtype of ``x``, so that formulas below read like
+    formulas.
+    """
 
     def __init__(self, ctx: NodeContext) -> None:
         self.ctx = ctx
@@ -143,9 +146,7 @@ def _swish(ctx: NodeContext) -> Value:
 @handler("Gelu", since=20)
 def _gelu(ctx: NodeContext) -> Value:
     t = _Terms(ctx)
-    approximate = ctx.attributes.text("approximate", "none")
-    ctx.require(approximate in ("none", "tanh"), "Its approximate is neither 'none' nor 'tanh'.")
-    if approximate == "none":
+    if ctx.attributes.choice("approximate", ("none", "tanh"), "none") == "none":
         gate = t(Erf(), t.mul(t.x, math.sqrt(0.5)))
     else:
         cubic = t.add(t.x, t.mul(t.mul(t.mul(t.x, t.x), t.x), 0.044715))

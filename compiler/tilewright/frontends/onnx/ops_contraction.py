@@ -16,7 +16,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def product(ctx: NodeContext, a: Value, b: Value) -> Value:
-    """The matrix product as numpy has it: a vector is a row on the left and a column on the right."""
+    """The matrix product as numpy has it: a vector is a row on the left, a column on the right."""
     ctx.require(
         a.type.rank > 0 and b.type.rank > 0, "A matrix product needs operands of rank 1 or more."
     )

@@ -161,15 +161,16 @@ def _mod(ctx: NodeContext) -> Value:
 
 @handler("BitShift")
 def _bit_shift(ctx: NodeContext) -> Value:
-    direction = ctx.attributes.text("direction")
-    ctx.require(direction in ("LEFT", "RIGHT"), "Its direction is neither 'LEFT' nor 'RIGHT'.")
+    direction = ctx.attributes.choice("direction", ("LEFT", "RIGHT"))
     op: Op = ShiftLeft() if direction == "LEFT" else ShiftRight()
     return ctx.emit(op, ctx.value(0), ctx.value(1))
 
 
 @handler("Pow")
 def _pow(ctx: NodeContext) -> Value:
-    """The result has the base's type; a floating exponent of an integer base is computed in floating point."""
+    """The result has the base's type; a floating exponent of an integer base is computed in
+    floating point.
+    """
     base, exponent = ctx.value(0), ctx.value(1)
     dtype = base.type.dtype
     if not dtype.is_float and exponent.type.dtype.is_float:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gathering and scattering by index tensors."""
 
+from typing import Literal
+
 import numpy as np
 
 from tilewright.frontends.onnx import compose
@@ -10,17 +12,16 @@ from tilewright.ir.dtypes import I64
 from tilewright.ir.graph import Value
 from tilewright.ir.ops import Gather, GatherElements, GatherNd, ScatterElements, ScatterNd
 
-_REDUCTIONS = ("none", "add", "mul", "min", "max")
+Reduction = Literal["none", "add", "mul", "min", "max"]
+_REDUCTIONS: tuple[Reduction, ...] = ("none", "add", "mul", "min", "max")
 
 
 def _axis(ctx: NodeContext, default: int = 0) -> int:
     return ctx.axis(ctx.attributes.integer("axis", default), ctx.operand(0).rank)
 
 
-def _reduction(ctx: NodeContext) -> str:
-    reduction = ctx.attributes.text("reduction", "none")
-    ctx.require(reduction in _REDUCTIONS, f"Its reduction is none of {', '.join(_REDUCTIONS)}.")
-    return reduction
+def _reduction(ctx: NodeContext) -> Reduction:
+    return ctx.attributes.choice("reduction", _REDUCTIONS, "none")
 
 
 @handler("Gather")

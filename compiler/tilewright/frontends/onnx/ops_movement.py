@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Movement of data: Reshape, Transpose, Slice, Concat, Split, Pad, Tile, Expand and relatives, with symbolic dims."""
+"""Movement of data: Reshape, Transpose, Slice, Concat, Split, Pad, Tile, Expand and relatives, with
+symbolic dims.
+"""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from tilewright.frontends.onnx import compose, shapes
 from tilewright.frontends.onnx.context import NodeContext
@@ -12,6 +15,8 @@ from tilewright.ir.graph import Value
 from tilewright.ir.ops import Concat, Pad, Slice
 
 Element = int | Expr
+PadMode = Literal["constant", "edge", "reflect", "wrap"]
+_PAD_MODES: tuple[PadMode, ...] = ("constant", "edge", "reflect", "wrap")
 # Exporters write "to the end" as 2^63 - 1, 2^31 - 1 or 10^9; no dim is that large.
 _TO_THE_END = 1_000_000_000
 
@@ -91,7 +96,7 @@ def _concat(ctx: NodeContext) -> Value:
     return values[0] if len(values) == 1 else ctx.emit(Concat(axis), *values)
 
 
-# --- Split ------------------------------------------------------------------------------------------
+# --- Split ----------------------------------------------------------------------------------------
 
 
 @handler("Split")
@@ -112,7 +117,9 @@ def _split(ctx: NodeContext) -> list[Value]:
 
 
 def _split_sizes(ctx: NodeContext, extent: Expr) -> list[Expr]:
-    """Sizes from the attribute (up to 12) or input 1; else equal parts, since 18 with a smaller last one."""
+    """Sizes from the attribute (up to 12) or input 1; else equal parts, since 18 with a smaller
+    last one.
+    """
     parts = len(ctx.node.output)
     if ctx.version < 13:
         given: Sequence[Element] | None = ctx.attributes.integers("split")
@@ -133,7 +140,7 @@ def _split_sizes(ctx: NodeContext, extent: Expr) -> list[Expr]:
     return [chunk] * (parts - 1) + [sub(extent, mul(chunk, index(parts - 1)))]
 
 
-# --- Slice ------------------------------------------------------------------------------------------
+# --- Slice ----------------------------------------------------------------------------------------
 
 
 @handler("Slice")
@@ -166,7 +173,8 @@ def _sliced(
     strides = steps if steps is not None else [1] * len(starts)
     ctx.require(
         len(starts) == len(ends) == len(chosen) == len(strides) and len(starts) <= rank,
-        f"Its {len(starts)} starts, {len(ends)} ends, {len(chosen)} axes and {len(strides)} steps do not fit rank {rank}.",
+        f"Its {len(starts)} starts, {len(ends)} ends, {len(chosen)} axes and {len(strides)} "
+        f"steps do not fit rank {rank}.",
     )
     ctx.require(len(set(chosen)) == len(chosen), f"Its axes {chosen} name one axis twice.")
     all_starts: list[Expr] = [ZERO] * rank
@@ -206,7 +214,7 @@ def _from_end(position: Element, extent: Expr) -> Expr:
     return where + mul(extent, is_negative)
 
 
-# --- Pad --------------------------------------------------------------------------------------------
+# --- Pad ------------------------------------------------------------------------------------------
 
 
 @handler("Pad")
@@ -237,8 +245,7 @@ def _pad(ctx: NodeContext) -> Value:
 def _padded(ctx: NodeContext, x: Value, pads: Sequence[Element], value: Value) -> Value:
     rank = x.type.rank
     ctx.require(len(pads) == 2 * rank, f"It has {len(pads)} pads for rank {rank}.")
-    mode = ctx.attributes.text("mode", "constant")
-    ctx.require(mode in ("constant", "reflect", "edge", "wrap"), "Its mode is unknown.")
+    mode = ctx.attributes.choice("mode", _PAD_MODES, "constant")
     begins, ends = [index(p) for p in pads[:rank]], [index(p) for p in pads[rank:]]
     if mode == "constant":
         return ctx.emit(Pad(tuple(begins), tuple(ends), "constant"), x, value)
@@ -265,7 +272,7 @@ def _cropped(
     return x, begins, ends
 
 
-# --- repetition -------------------------------------------------------------------------------------
+# --- repetition -----------------------------------------------------------------------------------
 
 
 @handler("Tile")
@@ -312,7 +319,7 @@ def _expand(ctx: NodeContext) -> Value:
     return compose.broadcast(ctx, x, dims)
 
 
-# --- blocks -----------------------------------------------------------------------------------------
+# --- blocks ---------------------------------------------------------------------------------------
 
 
 def _blocks(ctx: NodeContext) -> tuple[Value, int]:
@@ -338,9 +345,7 @@ def _depth_to_space(ctx: NodeContext) -> Value:
     x, b = _blocks(ctx)
     n, c, h, w = x.type.shape
     depth = _part(ctx, c, b * b)
-    mode = ctx.attributes.text("mode", "DCR")
-    ctx.require(mode in ("DCR", "CRD"), "Its mode is neither 'DCR' nor 'CRD'.")
-    if mode == "DCR":
+    if ctx.attributes.choice("mode", ("DCR", "CRD"), "DCR") == "DCR":
         split = compose.transpose(
             ctx, compose.reshape(ctx, x, (n, b, b, depth, h, w)), (0, 3, 4, 1, 5, 2)
         )

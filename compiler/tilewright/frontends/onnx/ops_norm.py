@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Normalisations: batch, instance, layer, group, RMS, local response; softmax and its relatives in both generations."""
+"""Normalisations: batch, instance, layer, group, RMS, local response; softmax and its relatives in
+both generations.
+"""
 
 from collections.abc import Callable
 
@@ -32,7 +34,7 @@ from tilewright.ir.ops import (
 
 @handler("BatchNormalization")
 def _batch_norm(ctx: NodeContext) -> object:
-    """Stays one op, which a pass folds into a convolution; statistics of the batch where it trains."""
+    """Stays one op, which a pass folds into a conv; the batch gives statistics in training."""
     x = ctx.value(0)
     dtype = x.type.dtype
     if not ctx.attributes.integer("spatial", 1):
@@ -139,7 +141,9 @@ def _rms_norm(ctx: NodeContext) -> Value:
 
 @handler("LRN")
 def _lrn(ctx: NodeContext) -> Value:
-    """``x / (bias + alpha * mean of squares over neighbouring channels) ** beta``; the window is a pool over channels."""
+    """``x / (bias + alpha * mean of squares over neighbouring channels) ** beta``; the window is a
+    pool over channels.
+    """
     x = ctx.value(0)
     size = ctx.attributes.integer("size")
     ctx.require(0 < size < 1 << 31, f"Its size is {size}, below 1.")
@@ -158,7 +162,7 @@ def _lrn(ctx: NodeContext) -> Value:
     return ctx.emit(Div(), x, power)
 
 
-# --- softmax and its relatives ----------------------------------------------------------------------
+# --- softmax and its relatives --------------------------------------------------------------------
 
 
 def _hardmax(ctx: NodeContext, x: Value, axis: int) -> Value:

@@ -36,7 +36,7 @@ Reducer = Callable[[NodeContext, Value, tuple[int, ...], bool], Value]
 
 
 def _axes(ctx: NodeContext, since: int, rank: int) -> tuple[int, ...]:
-    """The axes: an attribute at first, an input since that version; all of them if there are none."""
+    """The axes: an attribute at first, an input since that version; all if none are given."""
     axes = ctx.attributes.integers("axes")
     if ctx.version >= since:
         axes = ctx.static_integers(1, "axes") if ctx.has(1) else None

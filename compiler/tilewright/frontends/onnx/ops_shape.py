@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that make tensors or tell about their shapes: Constant, Shape, Size, ConstantOfShape, Range, EyeLike, OneHot."""
+"""Operators that make tensors or tell about their shapes: Constant, Shape, Size, ConstantOfShape,
+Range, EyeLike, OneHot.
+"""
 
 import math
 
@@ -47,7 +49,7 @@ def _constant_data(ctx: NodeContext) -> Array:
             return np.array(attributes.integer(name), np.int64)
         case "value_ints":
             return np.array(attributes.integers(name), np.int64)
-    ctx.unsupported("strings are not supported")
+    return ctx.unsupported("strings are not supported")
 
 
 def _elements(dims: tuple[Expr, ...]) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
@@ -160,7 +162,9 @@ def _trilu(ctx: NodeContext) -> Value:
 
 @handler("OneHot")
 def _one_hot(ctx: NodeContext) -> Value:
-    """Indices compared with counts; negative ones count from the end, others out of range match nothing."""
+    """Indices compared with counts; negative ones count from the end, others out of range match
+    nothing.
+    """
     indices = compose.cast(ctx, ctx.value(0), I64)
     contents = ctx.contents(1, "depth")
     ctx.require(contents.size == 1, "Its depth must be one number.")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The order of a graph's nodes: producers first, nothing that no output needs.
 
-Files in the wild hold nodes out of order and dead nodes; both are accepted. Cycles, names defined twice and names
-defined nowhere are errors. A node's sub-graphs count as uses of the names that they take from around it.
+Files in the wild hold nodes out of order and dead nodes; both are accepted. Cycles, names defined
+twice and names defined nowhere are errors. A node's sub-graphs count as uses of the names that they
+take from around it.
 """
 
 import heapq
@@ -67,7 +68,8 @@ def ordered(
                 continue
             if name in producer or is_known(name):
                 raise FrontendError(
-                    f"The name {quoted(name)} is defined twice: by node {describe(node)} and before it. "
+                    f"The name {quoted(name)} is defined twice: by node {describe(node)} and "
+                    "before it. "
                     "Export the model again."
                 )
             producer[name] = position
@@ -90,7 +92,9 @@ def _live(
     producer: dict[str, int],
     is_known: Callable[[str], bool],
 ) -> set[int]:
-    """Positions of the nodes that the wanted names need; FrontendError for a name that nothing defines."""
+    """Positions of the nodes that the wanted names need; FrontendError for a name that nothing
+    defines.
+    """
     live: set[int] = set()
     stack: list[tuple[str, int | None]] = [(name, None) for name in wanted]
     while stack:
@@ -101,7 +105,8 @@ def _live(
                 continue
             by = "as a graph output" if user is None else f"by node {describe(nodes[user])}"
             raise FrontendError(
-                f"The name {quoted(name)} is used {by} but is neither an input, an initialiser nor a result of a "
+                f"The name {quoted(name)} is used {by} but is neither an input, an initialiser "
+                "nor a result of a "
                 "node. Fetch or export the model again."
             )
         if position not in live:
@@ -138,6 +143,7 @@ def _sorted(
     if waiting:
         cycle = ", ".join(describe(nodes[p]) for p in sorted(waiting)[:5])
         raise FrontendError(
-            f"The graph has a cycle through {len(waiting)} nodes, among them {cycle}. Export the model again."
+            f"The graph has a cycle through {len(waiting)} nodes, among them {cycle}. Export the "
+            "model again."
         )
     return result

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of what each ONNX operator means: handlers and evaluators, keyed by domain, name and version.
+"""The tables of what each ONNX operator means: handlers and evaluators, keyed by domain, name and
+version.
 
-A *handler* emits our ops for a node. It is registered for the operator set version from which it holds, up to the next
-registered one, so that an operator that changed has one row for each form. An *evaluator* computes what a node's small
-integer results hold at import, where that can be told: shapes are followed through it (:mod:`.shapes`).
+A *handler* emits our ops for a node. It is registered for the operator set version from which it
+holds, up to the next registered one, so that an operator that changed has one row for each form. An
+*evaluator* computes what a node's small integer results hold at import, where that can be told:
+shapes are followed through it (:mod:`.shapes`).
 """
 
 from bisect import insort
@@ -20,9 +22,8 @@ OLDEST_OPSET = 7
 NEWEST_OPSET = 28
 
 Contents = npt.NDArray[np.object_]
-Results = "Value | Operand | list[Value | Operand | None]"
 Handler = Callable[["NodeContext"], Any]
-Evaluator = Callable[["NodeContext", list[Contents]], Contents]
+Evaluator = Callable[["NodeContext", list[Any]], Any]
 
 _handlers: dict[tuple[str, str], list[tuple[int, Handler]]] = {}
 _evaluators: dict[tuple[str, str], Evaluator] = {}
@@ -48,7 +49,9 @@ def register_handler(name: str, function: Handler, since: int = 1, domain: str =
 
 
 def evaluator(*names: str, domain: str = "") -> Callable[[Evaluator], Evaluator]:
-    """Register a function that tells the contents of a node's first result from those of its inputs."""
+    """Register a function that tells the contents of a node's first result from those of its
+    inputs.
+    """
 
     def register(function: Evaluator) -> Evaluator:
         for name in names:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scopes of names: the main graph, the body of a function, a sub-graph that also sees the names around it."""
+"""Scopes of names: the main graph, the body of a function, a sub-graph that also sees the names
+around it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,8 +15,10 @@ from tilewright.ir.errors import FrontendError
 
 @dataclass(eq=False)
 class Scope:
-    """``opsets``: versions in force; ``bindings``: attributes of the function call; ``prefix``: for origins;
-    ``calls``: the functions being inlined, to refuse recursion; ``nesting``: how deep this scope lies."""
+    """``opsets``: versions in force; ``bindings``: attributes of the function call; ``prefix``: for
+    origins; ``calls``: the functions being inlined, to refuse recursion; ``nesting``: how deep this
+    scope lies.
+    """
 
     opsets: Mapping[str, int]
     bindings: Mapping[str, onnx.AttributeProto] = field(default_factory=dict)

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arithmetic on elements known at import: numbers, index expressions, and quotients of these.
 
-Models compute shapes with tensors: Shape, Gather, Mul, Concat, Reshape. Here the elements of such small tensors are
-followed symbolically. An element is an ``int``, ``bool`` or ``float`` (rounded to its dtype), an index expression, or,
-in float tensors, a :class:`Ratio`. What cannot be told raises :class:`Unknown`, and the node is emitted as usual.
-Integers of symbolic value are taken not to overflow. Sizes of expressions are bounded, since a model may
-square a dim a thousand times.
+Models compute shapes with tensors: Shape, Gather, Mul, Concat, Reshape. Here the elements of such
+small tensors are followed symbolically. An element is an ``int``, ``bool`` or ``float`` (rounded to
+its dtype), an index expression, or, in float tensors, a :class:`Ratio`. What cannot be told raises
+:class:`Unknown`, and the node is emitted as usual. Integers of symbolic value are taken not to
+overflow. Sizes of expressions are bounded, since a model may square a dim a thousand times.
 """
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -47,7 +49,9 @@ class Unknown(Exception):
 
 @dataclass(frozen=True)
 class Ratio:
-    """``numerator / denominator`` in a float tensor; the denominator is at least 2 and shares no factor with all terms."""
+    """``numerator / denominator`` in a float tensor; the denominator is at least 2 and shares no
+    factor with all terms.
+    """
 
     numerator: Expr
     denominator: int
@@ -95,7 +99,7 @@ def product(a: Expr, b: Expr) -> Expr:
     return _bounded(mul(a, b))
 
 
-def is_number(x: Element) -> bool:
+def is_number(x: object) -> TypeGuard[int | float]:
     """True for a plain number."""
     return isinstance(x, int | float)
 
@@ -111,7 +115,7 @@ def rounded(x: int | float | bool, dtype: DType) -> Element:
     return value - (1 << dtype.bits) if dtype.is_signed and value >> (dtype.bits - 1) else value
 
 
-# --- quotients --------------------------------------------------------------------------------------
+# --- quotients ------------------------------------------------------------------------------------
 
 
 def _ratio(numerator: Expr, denominator: int) -> Element:
@@ -141,13 +145,13 @@ def _parts(x: Element) -> tuple[Expr, int]:
     return index(int(x)), 1
 
 
-# --- operations -------------------------------------------------------------------------------------
+# --- operations -----------------------------------------------------------------------------------
 
 
 def plus(x: Element, y: Element, dtype: DType) -> Element:
     """``x + y``."""
     if is_number(x) and is_number(y):
-        return rounded(x + y, dtype)  # type: ignore[operator]
+        return rounded(x + y, dtype)
     (a, b), (c, d) = _parts(x), _parts(y)
     return _from_ratio(add(product(a, index(d)), product(c, index(b))), b * d)
 
@@ -155,14 +159,14 @@ def plus(x: Element, y: Element, dtype: DType) -> Element:
 def minus(x: Element, y: Element, dtype: DType) -> Element:
     """``x - y``."""
     if is_number(x) and is_number(y):
-        return rounded(x - y, dtype)  # type: ignore[operator]
+        return rounded(x - y, dtype)
     return plus(x, negative(y, dtype), dtype)
 
 
 def times(x: Element, y: Element, dtype: DType) -> Element:
     """``x * y``."""
     if is_number(x) and is_number(y):
-        return rounded(x * y, dtype)  # type: ignore[operator]
+        return rounded(x * y, dtype)
     (a, b), (c, d) = _parts(x), _parts(y)
     return _from_ratio(product(a, c), b * d)
 
@@ -170,7 +174,7 @@ def times(x: Element, y: Element, dtype: DType) -> Element:
 def negative(x: Element, dtype: DType) -> Element:
     """``-x``."""
     if is_number(x):
-        return rounded(-x, dtype)  # type: ignore[operator]
+        return rounded(-x, dtype)
     a, b = _parts(x)
     return _from_ratio(mul(a, -1), b)
 
@@ -188,7 +192,7 @@ def divide(x: Element, y: Element, dtype: DType) -> Element:
     if not dtype.is_float:
         return _truncating_divide(x, y, dtype)
     if is_number(x) and is_number(y):
-        return rounded(x / y, dtype)  # type: ignore[operator]
+        return rounded(x / y, dtype)
     (a, b), (c, d) = _parts(x), _parts(y)
     if isinstance(c, Const):
         scale = int(c.literal)
@@ -203,8 +207,8 @@ def divide(x: Element, y: Element, dtype: DType) -> Element:
 
 def _truncating_divide(x: Element, y: Element, dtype: DType) -> Element:
     if is_number(x) and is_number(y):
-        quotient = abs(int(x)) // abs(int(y))  # type: ignore[arg-type]
-        return rounded(quotient if (x < 0) == (y < 0) else -quotient, dtype)  # type: ignore[operator]
+        quotient = abs(int(x)) // abs(int(y))
+        return rounded(quotient if (x < 0) == (y < 0) else -quotient, dtype)
     a, b = _integer(x), _integer(y)
     exact = exact_quotient(a, b)
     if exact is not None:
@@ -219,7 +223,7 @@ def remainder(x: Element, y: Element, dtype: DType) -> Element:
     if is_number(y) and y == 0:
         raise Unknown
     if is_number(x) and is_number(y):
-        return rounded(x % y, dtype)  # type: ignore[operator]
+        return rounded(x % y, dtype)
     a, b = _integer(x), _integer(y)
     if simplify.lower(b) < 1:
         raise Unknown
@@ -229,14 +233,14 @@ def remainder(x: Element, y: Element, dtype: DType) -> Element:
 def smallest(x: Element, y: Element, dtype: DType) -> Element:
     """The smaller of two elements."""
     if is_number(x) and is_number(y):
-        return min(x, y)  # type: ignore[type-var, return-value]
+        return min(x, y)
     return _element(simplify.minimum(_integer(x), _integer(y)))
 
 
 def largest(x: Element, y: Element, dtype: DType) -> Element:
     """The larger of two elements."""
     if is_number(x) and is_number(y):
-        return max(x, y)  # type: ignore[type-var, return-value]
+        return max(x, y)
     return _element(simplify.maximum(_integer(x), _integer(y)))
 
 
@@ -251,14 +255,14 @@ def floor(x: Element) -> Element:
     """The largest integer not above a float element, still in the float tensor."""
     if isinstance(x, Ratio):
         return _as_float(simplify.floordiv(x.numerator, x.denominator))
-    return float(math.floor(x)) if is_number(x) else x  # type: ignore[arg-type]
+    return float(math.floor(x)) if is_number(x) else x
 
 
 def ceil(x: Element) -> Element:
     """The smallest integer not below a float element, still in the float tensor."""
     if isinstance(x, Ratio):
         return _as_float(simplify.ceildiv(x.numerator, x.denominator))
-    return float(math.ceil(x)) if is_number(x) else x  # type: ignore[arg-type]
+    return float(math.ceil(x)) if is_number(x) else x
 
 
 def _as_float(e: Expr) -> Element:
@@ -269,10 +273,10 @@ def convert(x: Element, source: DType, target: DType) -> Element:
     """A cast; floats truncate on the way to integers."""
     if is_number(x):
         if source.is_float and not target.is_float and not target.is_bool:
-            if not math.isfinite(x):  # type: ignore[arg-type]
+            if not math.isfinite(x):
                 raise Unknown
-            return rounded(math.trunc(x), target)  # type: ignore[arg-type]
-        return rounded(x, target)  # type: ignore[arg-type]
+            return rounded(math.trunc(x), target)
+        return rounded(x, target)
     if target.is_bool:
         return decide("ne", x, 0)
     if isinstance(x, Ratio) and not target.is_float:
@@ -282,13 +286,13 @@ def convert(x: Element, source: DType, target: DType) -> Element:
     return x
 
 
-_COMPARE: dict[str, Callable[[Element, Element], bool]] = {
-    "eq": lambda x, y: x == y,
-    "ne": lambda x, y: x != y,
-    "lt": lambda x, y: x < y,  # type: ignore[operator]
-    "le": lambda x, y: x <= y,  # type: ignore[operator]
-    "gt": lambda x, y: x > y,  # type: ignore[operator]
-    "ge": lambda x, y: x >= y,  # type: ignore[operator]
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
 }
 
 
@@ -303,7 +307,7 @@ def decide(comparison: str, x: Element, y: Element) -> bool:
     raise Unknown
 
 
-# --- dims -------------------------------------------------------------------------------------------
+# --- dims -----------------------------------------------------------------------------------------
 
 
 def exact_quotient(a: Expr, b: Expr) -> Expr | None:

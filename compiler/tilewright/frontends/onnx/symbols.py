@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Symbolic dims of a model's inputs.
 
-A named dim becomes one :class:`Symbol` wherever its name appears; a dim without a name, named ``?``, or declared negative
-gets a fresh one, ``x_d0``. A named dim that is a sum or product of other named dims (``past + seq``) becomes that expression.
-Symbols are at least 1: kernels are compiled for non-empty tensors, and the host program checks it at each call.
+A named dim becomes one :class:`Symbol` wherever its name appears; a dim without a name, named
+``?``, or declared negative gets a fresh one, ``x_d0``. A named dim that is a sum or product of
+other named dims (``past + seq``) becomes that expression. Symbols are at least 1: kernels are
+compiled for non-empty tensors, and the host program checks it at each call.
 """
 
 import re
@@ -43,7 +44,7 @@ class Symbols:
         return known
 
     def _expression(self, name: str) -> Expr | None:
-        """``name`` read as sums of products of dims that are known already; None if it is not that."""
+        """``name`` read as sums of products of known dims; None if it is not that."""
         if len(name) > 200 or not re.search(r"[+*]", name):
             return None
         total: Expr = index(0)
@@ -61,7 +62,9 @@ class Symbols:
         return total
 
     def declare(self, infos: Iterable[onnx.ValueInfoProto]) -> None:
-        """Make the symbols of all plainly named dims first, so that expressions over them are understood."""
+        """Make the symbols of all plainly named dims first, so that expressions over them are
+        understood.
+        """
         for info in infos:
             for dim in info.type.tensor_type.shape.dim:
                 if dim.dim_param not in _ANONYMOUS and _NAME.fullmatch(dim.dim_param):
@@ -72,7 +75,8 @@ class Symbols:
         if dim.HasField("dim_value"):
             if dim.dim_value > _LARGEST_DIM:
                 raise FrontendError(
-                    f"Dim {quoted(base)} is {dim.dim_value}, which no machine can hold. Export the model again."
+                    f"Dim {quoted(base)} is {dim.dim_value}, which no machine can hold. Export "
+                    "the model again."
                 )
             return index(dim.dim_value) if dim.dim_value >= 0 else self.fresh(base)
         if dim.dim_param in _ANONYMOUS:
@@ -85,7 +89,8 @@ class Symbols:
             return self.fresh(base) if dim in _ANONYMOUS else self.named(dim)
         if isinstance(dim, bool) or not isinstance(dim, int) or not 0 <= dim <= _LARGEST_DIM:
             raise FrontendError(
-                f"The dim {dim!r} given for {quoted(base)} is neither a size of at least 0 nor a name. "
+                f"The dim {dim!r} given for {quoted(base)} is neither a size of at least 0 nor a "
+                "name. "
                 "Give a number, or a text to keep it symbolic."
             )
         return index(dim)

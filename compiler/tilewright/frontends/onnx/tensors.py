@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensor messages to numpy arrays: views of their bytes where the encoding allows it, checked before any allocation.
+"""Tensor messages to numpy arrays: views of their bytes where the encoding allows it, checked
+before any allocation.
 
-Initialisers, tensor attributes and the parts of sparse tensors all come through :func:`to_array`, so that the checks
-of sizes and of external data exist once.
+Initialisers, tensor attributes and the parts of sparse tensors all come through :func:`to_array`,
+so that the checks of sizes and of external data exist once.
 """
 
 import math
@@ -80,7 +81,8 @@ def to_array(tensor: onnx.TensorProto, external: ExternalData, limits: Limits) -
         raw = tensor.raw_data
         if len(raw) != size:
             raise FrontendError(
-                f"{what} of type {dtype}{list(shape)} needs {size} bytes of data but has {len(raw)}. "
+                f"{what} of type {dtype}{list(shape)} needs {size} bytes of data but has "
+                f"{len(raw)}. "
                 "Fetch or export the model again."
             )
         return _from_bytes(raw, dtype, shape, tensor)
@@ -88,7 +90,7 @@ def to_array(tensor: onnx.TensorProto, external: ExternalData, limits: Limits) -
 
 
 def checked_size(shape: tuple[int, ...], what: str, limits: Limits) -> int:
-    """The number of elements of a shape from a file; FrontendError if it is negative or too large."""
+    """The number of elements of a shape from a file; FrontendError if negative or too large."""
     if any(d < 0 for d in shape):
         raise FrontendError(
             f"{what} has the negative dim {min(shape)}. Fetch or export the model again."
@@ -139,7 +141,8 @@ def _from_fields(
         needed = (count + 1) // 2
     if stored != needed:
         raise FrontendError(
-            f"{what} of type {dtype}{list(shape)} needs {needed} entries in '{name}' but has {stored}. "
+            f"{what} of type {dtype}{list(shape)} needs {needed} entries in '{name}' but has "
+            f"{stored}. "
             "Fetch or export the model again."
         )
     if dtype.bits < 8:
@@ -165,7 +168,8 @@ def sparse_to_array(
     in_range = flat.ndim == 1 and bool(np.all((flat >= 0) & (flat < size)))
     if values.ndim != 1 or flat.shape != values.shape or not in_range:
         raise FrontendError(
-            f"{what} has indices of shape {list(indices.shape)} that do not fit its values and dims {list(shape)}. "
+            f"{what} has indices of shape {list(indices.shape)} that do not fit its values and "
+            f"dims {list(shape)}. "
             "Fetch or export the model again."
         )
     dense = np.zeros(size, values.dtype)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The attributes that convolutions and pools share: kernel, strides, dilations, pads, and ``auto_pad``.
+"""The attributes that convolutions and pools share: kernel, strides, dilations, pads, and
+``auto_pad``.
 
-Lengths and signs are checked here, before any arithmetic on them. Where SAME padding of a symbolic dim depends on the dim,
-the input is padded by a node of its own and the window gets none.
+Lengths and signs are checked here, before any arithmetic on them. Where SAME padding of a symbolic
+dim depends on the dim, the input is padded by a node of its own and the window gets none.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,9 @@ _LARGEST = 1 << 31
 
 @dataclass(frozen=True)
 class WindowAttributes:
-    """``pads`` are all begins, then all ends; None stands for SAME padding, which depends on the input."""
+    """``pads`` are all begins, then all ends; None stands for SAME padding, which depends on the
+    input.
+    """
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -46,8 +49,7 @@ def read_windows(ctx: NodeContext, kernel: Sequence[int]) -> WindowAttributes:
     ctx.require(
         all(0 < k < _LARGEST for k in kernel), f"Its kernel {list(kernel)} has a dim below 1."
     )
-    mode = ctx.attributes.text("auto_pad", "NOTSET") or "NOTSET"
-    ctx.require(mode in _MODES, f"Its auto_pad is none of {', '.join(_MODES)}.")
+    mode = ctx.attributes.choice("auto_pad", _MODES, "NOTSET")
     pads: tuple[int, ...] | None = (0,) * (2 * rank)
     if mode == "NOTSET":
         pads = tuple(ctx.attributes.integers("pads") or pads or ())
@@ -90,10 +92,13 @@ def spatial_kernel(ctx: NodeContext, weight: Value) -> tuple[int, ...]:
 def with_pads(
     ctx: NodeContext, x: Value, windows: WindowAttributes, fill: Any
 ) -> tuple[Value, tuple[int, ...]]:
-    """The input, and the pads of its windows; padded here with ``fill`` where the pads are symbolic or negative."""
+    """The input, and the pads of its windows; padded here with ``fill`` where the pads are symbolic
+    or negative.
+    """
     ctx.require(
         x.type.rank == windows.rank + 2,
-        f"Its input has rank {x.type.rank}, but a kernel of {windows.rank} dims needs {windows.rank + 2}.",
+        f"Its input has rank {x.type.rank}, but a kernel of {windows.rank} dims needs "
+        f"{windows.rank + 2}.",
     )
     pads = [index(p) for p in windows.pads] if windows.pads is not None else _same_pads(x, windows)
     if all(isinstance(p, Const) and int(p.literal) >= 0 for p in pads):
@@ -104,7 +109,9 @@ def with_pads(
 
 
 def _same_pads(x: Value, windows: WindowAttributes) -> list[Expr]:
-    """Pads such that the output has ``ceil(n / stride)`` elements; the odd one goes to the end (UPPER) or the beginning."""
+    """Pads such that the output has ``ceil(n / stride)`` elements; the odd one goes to the end
+    (UPPER) or the beginning.
+    """
     begins: list[Expr] = []
     ends: list[Expr] = []
     for axis, extent in enumerate(x.type.shape[2:]):
