@@ -219,15 +219,23 @@ def _relax_floordiv(terms: tuple[tuple[Monomial, int], ...], least: bool) -> Exp
 
 
 def _relax_extremum(terms: tuple[tuple[Monomial, int], ...], least: bool) -> list[Expr]:
-    """Bound a term ``k*min(a, b)`` (or max) by each of its arms, where that bounds from the wanted side."""
+    """Bound a term ``k*min(a, b)`` (or max) by each of its arms, where that bounds from the wanted side.
+
+    A remainder ``a % b`` is bounded by ``b - 1``.
+    """
     for monomial, coefficient in terms:
         if len(monomial) != 1 or not isinstance(monomial[0], IndexOp):
             continue
         atom = monomial[0]
-        if (atom.op == "min") != (least == (coefficient < 0)) or atom.op not in ("min", "max"):
+        from_above = least == (coefficient < 0)
+        if atom.op == ("min" if from_above else "max"):
+            arms = [atom.a, atom.b]
+        elif atom.op == "mod" and from_above and not isinstance(atom.b, Const):
+            arms = [sub(atom.b, 1)]
+        else:
             continue
         rest = polynomial({m: c for m, c in terms if m != monomial})
-        return [add(rest, mul(arm, coefficient)) for arm in (atom.a, atom.b)]
+        return [add(rest, mul(arm, coefficient)) for arm in arms]
     return []
 
 
@@ -466,9 +474,13 @@ def guard(condition: Expr, x: Expr, other: Expr) -> Expr:
 
 
 def cast(x: Expr, dtype: DType) -> Expr:
-    """A conversion; none if the type is right already."""
+    """A conversion; none if the type is right already, and done at once for a number of dims."""
     if x.dtype is dtype:
         return x
+    if x.dtype is INDEX and isinstance(x, Const):
+        number = int(x.literal)
+        if dtype.is_float or dtype.is_integer and dtype.min <= number <= dtype.max:
+            return const(number, dtype)
     return Cast(x, dtype)
 
 

@@ -176,7 +176,8 @@ class ConvTranspose(Op):
         source = tuple(t.source + t.shift for t in taps)
         dtype = accumulator_dtype(result.dtype)
         x_value = cast(Read(padded, (n, clamped(channel, x.shape[1]), *source)), dtype)
-        w_point = (clamped(channel, w.shape[0]), o - group * per_group, *(t.tap for t in taps))
+        output = mod(o, per_group) if self.groups > 1 else o
+        w_point = (clamped(channel, w.shape[0]), output, *(t.tap for t in taps))
         term = x_value * cast(Read(w, w_point), dtype)
         conditions = [condition for t in taps for condition in t.conditions]
         term = guard(logical_and(*conditions), term, zero(dtype))

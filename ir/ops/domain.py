@@ -109,18 +109,18 @@ def clamped(i: Expr, dim: Expr) -> Expr:
 
 
 def from_end(value: Expr, dim: Expr) -> Expr:
-    """An index read from memory, clamped; a negative one counts from the end of ``dim``."""
+    """An index read from memory: a negative one counts from the end of ``dim``. Not clamped."""
     i = cast(value, INDEX)
-    if value.dtype.is_signed:
-        i = select(compare("lt", i, ZERO), i + dim, i)
-    return clamped(i, dim)
+    return select(compare("lt", i, ZERO), i + dim, i) if value.dtype.is_signed else i
 
 
 def read_clamped(x: Buffer, indices: Sequence[Expr]) -> Expr:
     """Read ``x`` with every index clamped; 0 where ``x`` turns out to be empty."""
-    value: Expr = Read(x, tuple(clamped(i, d) for i, d in zip(indices, x.shape, strict=True)))
-    for dim in x.shape:
-        value = guard(compare("gt", dim, ZERO), value, zero(x.dtype))
+    places = tuple(clamped(i, d) for i, d in zip(indices, x.shape, strict=True))
+    value: Expr = Read(x, places)
+    for place, i, dim in zip(places, indices, x.shape, strict=True):
+        if place is not i:
+            value = guard(compare("gt", dim, ZERO), value, zero(x.dtype))
     return value
 
 

@@ -6,6 +6,7 @@ window: those inside the operand, or with ``count_include_pad`` those inside the
 overhang from ``ceil_mode`` never counts.
 """
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,12 +14,23 @@ import numpy as np
 
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import BF16, F16, F32, I8, U8, DType
-from tilewright.ir.expr import ONE, ZERO, Expr, Read, Scalar, Symbol, Var, binary, const, index, mul
+from tilewright.ir.expr import (
+    ZERO,
+    Const,
+    Expr,
+    Read,
+    Scalar,
+    Symbol,
+    Var,
+    binary,
+    const,
+    index,
+)
 from tilewright.ir.layout import channels_last
 from tilewright.ir.op import Array, Op, Sample
 from tilewright.ir.ops.domain import FLOATS, NUMERIC, accumulator_dtype, axes, scratch, zero
 from tilewright.ir.ops.elementwise import widened
-from tilewright.ir.ops.shapes import expect_dtype
+from tilewright.ir.ops.shapes import expect_dtype, product
 from tilewright.ir.ops.windows import (
     LIMIT,
     Window,
@@ -191,10 +203,17 @@ class AvgPool(_Pool):
         total = scratch("total", dtype, result.shape, result)
         pooled = self.pool_stages(x, total, "add", dtype, const(0, dtype), zero(x.dtype))
         point = axes("o", result.shape)
-        count: Expr = ONE
-        for w, i, extent in zip(self.windows(), point[2:], x.shape[2:], strict=True):
-            count = mul(count, self._count(w, i, extent))
-        mean = binary("div", Read(total, point), cast(count, dtype))
+        counts = [
+            self._count(w, i, extent)
+            for w, i, extent in zip(self.windows(), point[2:], x.shape[2:], strict=True)
+        ]
+        varying = [c for c in counts if not isinstance(c, Const)]
+        constant = product([c for c in counts if isinstance(c, Const)])
+        factors = [cast(c, dtype) for c in varying] or [cast(constant, dtype)]
+        if varying and constant is not ONE:
+            factors.append(cast(constant, dtype))
+        divisor = functools.reduce(mul, factors)
+        mean = binary("div", Read(total, point), divisor)
         return (*pooled, map_stage("mean", point, result, cast(mean, result.dtype)))
 
     def _count(self, window: Window, i: Expr, extent: Expr) -> Expr:
