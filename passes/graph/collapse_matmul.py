@@ -30,6 +30,7 @@ from tilewright.passes.manager import Pass, PassContext
 from tilewright.passes.rewriter import rewrite_module
 from tilewright.passes.rules.matching import producer_of
 from tilewright.passes.rules.movement import reshape_chain
+from tilewright.passes.rules.sinking import elementwise_of_reshape
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class CollapseMatmul(Pass):
     name: ClassVar[str] = "collapse-matmul"
 
     def run(self, module: Module, context: PassContext) -> bool:
-        rules = (collapse, sink_row_split, reshape_chain)
+        rules = (collapse, sink_row_split, elementwise_of_reshape, reshape_chain)
         return rewrite_module(module, {"*": rules})
 
 

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Move transpositions down until a contraction takes them as its access map.
+
+Before ``%1 = transpose(q) {perm=(0, 2, 1, 3)}; %2 = mul(%1, c); %3 = matmul(%2, %k)``, after ``%1 =
+mul(q, c); %3 = einsum(%1, %k) {equation="abcd,abde..."}``: the einsum reads ``q`` as it lies in
+memory. A transposition after a contraction becomes the order of its result, and one of a merged
+reshape goes in front of it, where it meets others. What cannot be taken stays a transposition.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from string import ascii_lowercase
+from typing import ClassVar
+
+from tilewright.ir.expr import ONE, Expr
+from tilewright.ir.graph import Builder, Module, Node, Value
+from tilewright.ir.ops.einsum import Einsum
+from tilewright.ir.ops.elementwise import Elementwise
+from tilewright.ir.ops.matmul import Matmul
+from tilewright.ir.ops.reshape import Reshape
+from tilewright.ir.ops.transpose import Transpose
+from tilewright.passes.manager import Pass, PassContext
+from tilewright.passes.rewriter import rewrite_module
+from tilewright.passes.rules.matching import only_use
+from tilewright.passes.rules.movement import reshape_chain, transpose_chain
+from tilewright.passes.rules.sinking import elementwise_of_reshape
+
+
+@dataclass(frozen=True)
+class SinkTransposes(Pass):
+    """Transpositions into contractions."""
+
+    name: ClassVar[str] = "sink-transposes"
+
+    def run(self, module: Module, context: PassContext) -> bool:
+        rules = (
+            transpose_chain,
+            reshape_chain,
+            transpose_of_merge,
+            elementwise_of_transpose,
+            elementwise_of_reshape,
+            contraction_of_transpose,
+            transpose_of_contraction,
+        )
+        return rewrite_module(module, {"*": rules})
+
+
+def transpose_of_merge(node: Node, builder: Builder) -> Value | None:
+    """``transpose(reshape(x))`` whose reshape only merges neighbouring dims of a transposition.
+
+    It becomes ``reshape(transpose(x))``, so that the two transpositions join.
+    """
+    source = _transposed(node)
+    if source is None or not isinstance(source.op, Reshape) or not isinstance(node.op, Transpose):
+        return None
+    x = source.operands[0]
+    if _transposed_value(x) is None or not only_use(source.result):
+        return None
+    groups = merged_dims(x.type.shape, source.result.type.shape)
+    if groups is None:
+        return None
+    perm = tuple(axis for a in node.op.perm for axis in groups[a])
+    moved = builder(Transpose(perm), x)
+    return builder(Reshape(node.result.type.shape), moved)
+
+
+def _transposed(node: Node) -> Node | None:
+    return node.operands[0].producer if isinstance(node.op, Transpose) else None
+
+
+def _transposed_value(value: Value) -> Node | None:
+    """The transposition that makes ``value``."""
+    node = value.producer
+    return node if node is not None and isinstance(node.op, Transpose) else None
+
+
+def merged_dims(shape: Sequence[Expr], merged: Sequence[Expr]) -> list[tuple[int, ...]] | None:
+    """For each dim of ``merged`` the neighbouring dims of ``shape`` of which it is the product;
+    None if it is not.
+    """
+    groups: list[tuple[int, ...]] = []
+    position = 0
+    for dim in merged:
+        product: Expr = ONE
+        start = position
+        while product is not dim and position < len(shape):
+            product = product * shape[position]
+            position += 1
+        if product is not dim:
+            return None
+        groups.append(tuple(range(start, position)))
+    # Dims of 1 at the end belong to the last group.
+    if any(d is not ONE for d in shape[position:]) or not groups:
+        return None
+    groups[-1] = (*groups[-1], *range(position, len(shape)))
+    return groups
+
+
+def elementwise_of_transpose(node: Node, builder: Builder) -> Value | None:
+    """An elementwise op whose other operands are scalars, or transposed alike, goes in front of the
+    transposition.
+    """
+    if not isinstance(node.op, Elementwise) or len(node.results) != 1:
+        return None
+    perm: tuple[int, ...] | None = None
+    for value in node.operands:
+        source = _transposed_value(value)
+        if source is not None and isinstance(source.op, Transpose) and only_use(value):
+            perm = source.op.perm
+            break
+    if perm is None or len(perm) != node.result.type.rank:
+        return None
+    operands: list[Value] = []
+    for value in node.operands:
+        source = _transposed_value(value)
+        if source is not None and isinstance(source.op, Transpose) and source.op.perm == perm:
+            operands.append(source.operands[0])
+        elif all(d is ONE for d in value.type.shape):
+            operands.append(value)
+        else:
+            return None
+    return builder(Transpose(perm), builder(node.op, *operands))
+
+
+def contraction_of_transpose(node: Node, builder: Builder) -> Value | None:
+    """A product of transposed operands reads them as they lie, if the dim that lies innermost is
+    not a batch.
+    """
+    labels = _labels(node)
+    if labels is None:
+        return None
+    terms, result = labels
+    changed = False
+    operands: list[Value] = []
+    for position, value in enumerate(node.operands):
+        source = _transposed_value(value)
+        if source is not None and isinstance(source.op, Transpose):
+            perm = source.op.perm
+            inner = "".join(terms[position][perm.index(a)] for a in range(len(perm)))
+            others = "".join(t for i, t in enumerate(terms) if i != position)
+            # A label of all terms and of the result is a batch.
+            batch = inner[-1] in others and inner[-1] in result
+            if not batch:
+                terms[position], value, changed = inner, source.operands[0], True
+        operands.append(value)
+    return builder(Einsum(f"{','.join(terms)}->{result}"), *operands) if changed else None
+
+
+def transpose_of_contraction(node: Node, builder: Builder) -> Value | None:
+    """A transposition that leaves the innermost dim in place is the order of the result of a
+    product.
+    """
+    source = _transposed(node)
+    if source is None or not isinstance(node.op, Transpose) or not only_use(source.results[0]):
+        return None
+    labels = _labels(source)
+    perm = node.op.perm
+    if labels is None or perm[-1] != len(perm) - 1:
+        return None
+    terms, result = labels
+    moved = "".join(result[a] for a in perm)
+    return builder(Einsum(f"{','.join(terms)}->{moved}"), *source.operands)
+
+
+def _labels(node: Node) -> tuple[list[str], str] | None:
+    """The labels of a product of two operands: a letter for each dim."""
+    if isinstance(node.op, Matmul):
+        a, b = (v.type.rank for v in node.operands)
+        rank = max(a, b)
+        batch, (m, k, n) = ascii_lowercase[: rank - 2], ascii_lowercase[rank - 2 : rank + 1]
+        terms = [batch[rank - a :] + m + k, batch[rank - b :] + k + n]
+        return terms, batch + m + n
+    if isinstance(node.op, Einsum) and len(node.operands) == 2:
+        terms_text, arrow, result = node.op.equation.replace(" ", "").partition("->")
+        if arrow and "." not in node.op.equation:
+            return terms_text.split(","), result
+    return None
