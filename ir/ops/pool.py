@@ -15,6 +15,7 @@ import numpy as np
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import BF16, F16, F32, I8, U8, DType
 from tilewright.ir.expr import (
+    ONE,
     ZERO,
     Const,
     Expr,
@@ -25,6 +26,7 @@ from tilewright.ir.expr import (
     binary,
     const,
     index,
+    mul,
 )
 from tilewright.ir.layout import channels_last
 from tilewright.ir.op import Array, Op, Sample
