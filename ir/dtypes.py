@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DType:
-    """An element type.
+    """An element type: one object each, compared with ``is``.
 
     ``name`` is the text of the IR (``f32``), ``full_name`` numpy's (``float32``), ``kind`` one of
     ``float int uint bool complex string index``, ``bits`` the stored width.
@@ -30,6 +30,9 @@ class DType:
 
     def __repr__(self) -> str:
         return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _by_name, (self.name,)
 
     @property
     def is_float(self) -> bool:
@@ -115,6 +118,10 @@ ALL: tuple[DType, ...] = (
     I64, I32, I16, I8, I4, U64, U32, U16, U8, U4, BOOL, C64, C128, STRING, INDEX,
 )  # fmt: skip
 BY_NAME: dict[str, DType] = {d.name: d for d in ALL} | {d.full_name: d for d in ALL}
+
+
+def _by_name(name: str) -> DType:
+    return BY_NAME[name]
 
 
 def from_numpy(dtype: "np.dtype[Any] | type") -> DType:
