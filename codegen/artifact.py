@@ -187,8 +187,10 @@ def _header(
     return fixed + struct.pack("<I", zlib.crc32(fixed))
 
 
-def _write(stream: BinaryIO, manifest: Manifest, constants: Iterable[Any], image: bytes) -> None:
-    """Writes an artifact to a seekable stream at its start."""
+def write_stream(
+    stream: BinaryIO, manifest: Manifest, constants: Iterable[Any], image: bytes
+) -> None:
+    """Writes an artifact to a seekable, empty stream; see :func:`write_artifact`."""
     if not 0 <= manifest.entry < len(image):
         raise CodegenError(
             f"The entry {manifest.entry} is not inside the image of {len(image)} bytes."
@@ -216,7 +218,7 @@ def _write(stream: BinaryIO, manifest: Manifest, constants: Iterable[Any], image
 def artifact_bytes(manifest: Manifest, constants: Iterable[Any], image: bytes) -> bytes:
     """An artifact in memory; see :func:`write_artifact`."""
     stream = io.BytesIO()
-    _write(stream, manifest, constants, image)
+    write_stream(stream, manifest, constants, image)
     return stream.getvalue()
 
 
@@ -233,7 +235,7 @@ def write_artifact(
     temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         with open(temporary, "xb") as stream:
-            _write(stream, manifest, constants, image)
+            write_stream(stream, manifest, constants, image)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, target)

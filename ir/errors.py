@@ -6,6 +6,8 @@ values that matter, followed by a hint on the way out where there is one:
 ``Axis 3 is out of range for 'x' of rank 2.``
 """
 
+from collections.abc import Mapping
+
 
 class TilewrightError(Exception):
     """Base of all errors that the compiler raises on purpose."""
@@ -13,6 +15,17 @@ class TilewrightError(Exception):
 
 class FrontendError(TilewrightError):
     """The model file cannot be imported: damaged, unsafe, or with unsupported operators."""
+
+
+class UnsupportedOperatorError(FrontendError):
+    """The model is valid, but has operators that are not supported.
+
+    ``operators`` counts the nodes of each, all of the model's at once.
+    """
+
+    def __init__(self, message: str, operators: Mapping[str, int] | None = None) -> None:
+        super().__init__(message)
+        self.operators = dict(operators or {})
 
 
 class TypeInferenceError(TilewrightError):

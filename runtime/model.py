@@ -13,10 +13,13 @@ import os
 from collections.abc import Mapping
 from ctypes import POINTER, c_char_p, c_size_t, c_void_p
 from dataclasses import dataclass
+from mmap import mmap
 from typing import Any
 
+import numpy as np
+
 from tilewright.runtime import library
-from tilewright.runtime.arrays import Array
+from tilewright.runtime.arrays import Array, address
 from tilewright.runtime.context import Context, Port
 from tilewright.runtime.dtypes import BY_CODE, DType
 from tilewright.runtime.errors import ArgumentError, InputError
@@ -63,9 +66,10 @@ class Model:
     ``inputs`` and ``outputs`` list its ports, each with ``name``, ``dtype`` and ``shape``.
     """
 
-    def __init__(self, handle: int, threads: int) -> None:
+    def __init__(self, handle: int, threads: int, memory: Any = None) -> None:
         lib = library.open_library()
         self._handle: int | None = handle
+        self._memory = memory  # holds the constants that the model uses in place
         self._close = lib.tw_model_close
         self._threads = threads
         self._free: list[Context] = []  # contexts that no thread is using
@@ -165,16 +169,18 @@ class Model:
 
 
 def load(
-    source: str | os.PathLike[str] | bytes | bytearray | memoryview,
+    source: str | os.PathLike[str] | bytes | bytearray | memoryview | mmap,
     threads: int | None = None,
     check_constants: bool = True,
 ) -> Model:
     """Loads an artifact from a file, or from its bytes.
 
     ``threads`` bounds the threads of a run (None: ``default_threads()``). ``check_constants=False``
-    skips the checksum of the constants, and so their reading. An artifact is code: load only what
-    you would run. Raises ArtifactError for a damaged one, TargetMismatchError for one that is for
-    another processor, ReadError for a file that cannot be read.
+    skips the checksum of the constants, and so their reading. The constants of a file and of an
+    ``mmap`` are used in place: neither may change while the model lives; those of other bytes are
+    copied. An artifact is code: load only what you would run. Raises ArtifactError for a damaged
+    one, TargetMismatchError for one that is for another processor, ReadError for a file that cannot
+    be read.
     """
     if threads is not None and not 1 <= threads <= _MAX_THREADS:
         raise ArgumentError(
@@ -184,7 +190,14 @@ def load(
     flags = 0 if check_constants else library.SKIP_CONSTANTS_CHECK
     options = library.OpenOptions(ctypes.sizeof(library.OpenOptions), flags)
     handle = c_void_p()
-    if isinstance(source, bytes | bytearray | memoryview):
+    memory = None
+    if isinstance(source, mmap):
+        memory = np.frombuffer(source, np.uint8)  # an export: the map cannot be closed meanwhile
+        options.flags |= library.BORROW_CONSTANTS
+        status = lib.tw_model_open_memory(
+            address(memory), len(memory), ctypes.byref(options), ctypes.byref(handle)
+        )
+    elif isinstance(source, bytes | bytearray | memoryview):
         data = bytes(source)
         status = lib.tw_model_open_memory(
             data, len(data), ctypes.byref(options), ctypes.byref(handle)
@@ -196,4 +209,4 @@ def load(
         status = lib.tw_model_open(path, ctypes.byref(options), ctypes.byref(handle))
     library.check(status)
     assert handle.value is not None
-    return Model(handle.value, threads or 0)
+    return Model(handle.value, threads or 0, memory)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiling from Python: :func:`compile`, which is ``tilewright.compile``."""
+
+import mmap
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilewright.codegen.artifact import write_stream
+from tilewright.driver import Build, CompileOptions, Progress, build
+from tilewright.ir.target import Target, parse_target
+from tilewright.model import CompiledModel, from_memory
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["CompileOptions", "compile"]
+
+
+def compile(
+    model: "str | os.PathLike[str] | bytes | onnx.ModelProto",
+    target: str | Target = "native",
+    shapes: Mapping[str, Sequence[int | str]] | None = None,
+    options: CompileOptions | None = None,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> CompiledModel:
+    """Compiles a model: a path, its bytes, or an ``onnx.ModelProto``.
+
+    ``target`` is the processor to compile for, as ``native``, ``x86-64-v3`` or
+    ``aarch64+dotprod,cores=4``; a model for another processor can be saved, but not run here.
+    ``shapes`` replaces dims of inputs by name: integers fix a dim, texts name it; without it
+    symbolic dims stay symbolic, and one compilation serves all their sizes. ``threads`` bounds the
+    threads of a run. ``progress`` is told a phase's name, how many steps are done, and of how many.
+
+    Raises TilewrightError, with one sentence, if the model cannot be compiled.
+    """
+    chosen = parse_target(target) if isinstance(target, str) else target
+    source: Any = os.fspath(model) if isinstance(model, os.PathLike) else model
+    built = build(source, chosen, shapes, options or CompileOptions(), progress)
+    return from_memory(in_memory(built), threads, built.report)
+
+
+def in_memory(built: Build) -> mmap.mmap:
+    """The artifact in anonymous memory of its own, aligned to pages, written once."""
+    with os.fdopen(os.memfd_create("tilewright", os.MFD_CLOEXEC), "w+b") as stream:
+        write_stream(stream, built.manifest, built.constants, built.image)
+        stream.flush()
+        return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All errors that Tilewright raises on purpose.
+
+Compiling raises subclasses of :class:`TilewrightError`, loading and running subclasses of
+:class:`RunError`: the runtime stands alone and has a table of its own. ``InputError`` here is the
+one of running.
+"""
+
+from tilewright.ir.errors import (
+    CacheError,
+    CodegenError,
+    FrontendError,
+    InterpreterError,
+    ParseError,
+    PassError,
+    ScheduleError,
+    TargetError,
+    TilewrightError,
+    TypeInferenceError,
+    UnsupportedOperatorError,
+    VerifyError,
+)
+from tilewright.runtime.errors import (
+    ArgumentError,
+    ArtifactError,
+    InputError,
+    LibraryError,
+    ModelError,
+    OutOfMemoryError,
+    ReadError,
+    RunError,
+    StateError,
+    TargetMismatchError,
+    UnsupportedError,
+)
+
+__all__ = [
+    "ArgumentError",
+    "ArtifactError",
+    "CacheError",
+    "CodegenError",
+    "FrontendError",
+    "InputError",
+    "InterpreterError",
+    "LibraryError",
+    "ModelError",
+    "OutOfMemoryError",
+    "ParseError",
+    "PassError",
+    "ReadError",
+    "RunError",
+    "ScheduleError",
+    "StateError",
+    "TargetError",
+    "TargetMismatchError",
+    "TilewrightError",
+    "TypeInferenceError",
+    "UnsupportedError",
+    "UnsupportedOperatorError",
+    "VerifyError",
+]

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing files so that they appear whole or not at all."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[IO[Any]]:
+    """A binary stream whose content takes the place of ``path`` when the block ends without error.
+
+    It is a temporary file beside ``path``. OSError if it cannot be written; then nothing is left.
+    """
+    target = Path(path)
+    temporary = target.with_name(f".{target.name[:100]}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        with open(temporary, "xb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The version, and those of the packages that decide what code comes out."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+VERSION = "0.1.0"
+
+
+def package_version(name: str) -> str:
+    """The version of an installed package, or ``not installed``; the package is not imported."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def llvm_version() -> str:
+    """LLVM's version as the code generator has it."""
+    try:
+        import llvmlite.binding as llvm
+    except ImportError:
+        return "not installed"
+    return ".".join(map(str, llvm.llvm_version_info))
