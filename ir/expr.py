@@ -339,7 +339,12 @@ def add(x: Operand, y: Operand) -> Expr:
 def sub(x: Operand, y: Operand) -> Expr:
     """``x - y``."""
     x, y = _pair(x, y)
-    return Binary("sub", x, y, x.dtype) if x.dtype is not INDEX else add(x, mul(y, -1))
+    if x.dtype is not INDEX:
+        return Binary("sub", x, y, x.dtype)
+    terms = dict(terms_of(x))
+    for monomial, coefficient in terms_of(y):
+        terms[monomial] = terms.get(monomial, 0) - coefficient
+    return polynomial(terms)
 
 
 def mul(x: Operand, y: Operand) -> Expr:
@@ -347,12 +352,17 @@ def mul(x: Operand, y: Operand) -> Expr:
     x, y = _pair(x, y)
     if x.dtype is not INDEX:
         return Binary("mul", x, y, x.dtype)
+    return polynomial(multiply(dict(terms_of(x)), terms_of(y)))
+
+
+def multiply(x: dict[Monomial, int], y: tuple[tuple[Monomial, int], ...]) -> dict[Monomial, int]:
+    """The terms of a product of two sums of terms; not yet in canonical form."""
     terms: dict[Monomial, int] = {}
-    for m, c in terms_of(x):
-        for n, d in terms_of(y):
+    for m, c in x.items():
+        for n, d in y:
             product = tuple(sorted(m + n, key=text)) if m and n else m or n
             terms[product] = terms.get(product, 0) + c * d
-    return polynomial(terms)
+    return terms
 
 
 def binary(op: str, x: Operand, y: Operand) -> Expr:
@@ -451,7 +461,10 @@ def walk(e: Expr) -> Iterator[Expr]:
 @memoised
 def free_variables(e: Expr) -> frozenset[Expr]:
     """The :class:`Var`, :class:`Symbol` and :class:`Scalar` atoms in ``e``."""
-    return frozenset(n for n in walk(e) if isinstance(n, Var | Symbol | Scalar))
+    if isinstance(e, Var | Symbol | Scalar):
+        return frozenset((e,))
+    parts = [free_variables(child) for child in children(e)]
+    return parts[0] if len(parts) == 1 else frozenset().union(*parts)
 
 
 def reads(e: Expr) -> list[Read]:

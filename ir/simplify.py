@@ -32,6 +32,7 @@ from tilewright.ir.expr import (
     Operand,
     Poly,
     Read,
+    Scalar,
     Select,
     Symbol,
     Unary,
@@ -41,6 +42,7 @@ from tilewright.ir.expr import (
     free_variables,
     index,
     mul,
+    multiply,
     polynomial,
     sub,
     terms_of,
@@ -511,13 +513,14 @@ def rewrite(
 def _rebuild(e: Expr, visit: Callable[[Expr], Expr]) -> Expr:
     match e:
         case Poly(terms):
-            total: Expr = ZERO
+            total: dict[Monomial, int] = {}
             for monomial, coefficient in terms:
-                product: Expr = index(coefficient)
+                product: dict[Monomial, int] = {(): coefficient}
                 for atom in monomial:
-                    product = mul(product, visit(atom))
-                total = add(total, product)
-            return total
+                    product = multiply(product, terms_of(visit(atom)))
+                for m, c in product.items():
+                    total[m] = total.get(m, 0) + c
+            return polynomial(total)
         case IndexOp(op, a, b):
             return INDEX_OPS[op](visit(a), visit(b))
         case Unary(op, x, dtype):
@@ -545,7 +548,15 @@ def substitute(e: Expr, replacements: Mapping[Expr, Expr]) -> Expr:
     """Replace atoms (or any sub-expression) by others and simplify."""
     if not replacements:
         return e
-    return rewrite(e, lambda node: replacements.get(node))
+    if not all(isinstance(old, Var | Symbol | Scalar) for old in replacements):
+        return rewrite(e, lambda node: replacements.get(node))
+    atoms = replacements.keys()
+
+    def leaf(node: Expr) -> Expr | None:
+        # What holds none of the atoms stays as it is.
+        return node if atoms.isdisjoint(free_variables(node)) else replacements.get(node)
+
+    return rewrite(e, leaf)
 
 
 def evaluate(e: Expr, values: Mapping[str, int]) -> int:
