@@ -28,6 +28,7 @@ CONSTANT_ALIGNMENT = 64
 # The largest page that systems of an architecture use: where sections begin in the file.
 _PAGE_BYTES = {"x86_64": 4096, "aarch64": 65536}
 _CHUNK_BYTES = 1 << 22
+_INT64_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -124,10 +125,11 @@ def _port(port: PortInfo) -> dict[str, Any]:
 
 
 def _symbol(symbol: SymbolInfo) -> dict[str, Any]:
+    bounded = symbol.hi is not None and symbol.hi < _INT64_MAX
     return {
         "name": symbol.name,
         "lo": symbol.lo,
-        "hi": symbol.hi,
+        "hi": symbol.hi if bounded else None,
         "multiple": symbol.multiple,
     }
 

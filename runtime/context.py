@@ -139,8 +139,8 @@ class Context:
         dtypes: tuple[list[DType], list[DType]],
         threads: int,
     ) -> None:
-        lib = library.open_library()
         self._handle: int | None = None
+        lib = library.open_library()
         self._close = lib.tw_context_close
         self._inputs_c = (library.Value * max(len(inputs), 1))()
         self._outputs_c = (library.Value * max(len(outputs), 1))()
@@ -202,7 +202,8 @@ class Context:
                     raise BufferError
                 exports.append(export)
             except (TypeError, ValueError, BufferError):  # empty, read-only, strided, ml_dtypes
-                array = prepare(name, array, slot.row)
+                if not (array.flags.c_contiguous and array.flags.aligned):
+                    array = prepare(name, array, slot.row)
                 place = address(array)
                 exports.append(array)
             value.data = place

@@ -67,8 +67,8 @@ class Model:
     """
 
     def __init__(self, handle: int, threads: int, memory: Any = None) -> None:
-        lib = library.open_library()
         self._handle: int | None = handle
+        lib = library.open_library()
         self._memory = memory  # holds the constants that the model uses in place
         self._close = lib.tw_model_close
         self._threads = threads
@@ -105,9 +105,13 @@ class Model:
         decoded: dict[str, Any] = json.loads(ctypes.string_at(text.value or 0, size.value))
         return decoded
 
-    def _make_context(self) -> Context:
-        assert self._handle is not None
-        return Context(self._handle, self.inputs, self.outputs, self._dtypes, self._threads)
+    def _take_context(self) -> Context:
+        """A context that nobody uses; the caller puts it back into ``_free``."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            assert self._handle is not None
+            return Context(self._handle, self.inputs, self.outputs, self._dtypes, self._threads)
 
     def run(
         self, feeds: Mapping[str, Any], out: Mapping[str, Array] | None = None
@@ -120,10 +124,7 @@ class Model:
         must not overlap inputs. Raises InputError for feeds or ``out`` that do not fit, ModelError
         and OutOfMemoryError for a run that fails.
         """
-        try:
-            context = self._free.pop()
-        except IndexError:
-            context = self._make_context()
+        context = self._take_context()
         try:
             return context.run(feeds, out)
         finally:
@@ -152,9 +153,13 @@ class Model:
         Every kernel goes through the runtime's launch then, so small models run slower than usual.
         """
         times: list[tuple[int, int, int, int]] = []
-        context = self._make_context()
-        context.profile(lambda *row: times.append(row))
-        results = context.run(feeds, None)
+        context = self._take_context()
+        try:
+            context.profile(lambda *row: times.append(row))
+            results = context.run(feeds, None)
+        finally:
+            context.profile(None)
+            self._free.append(context)
         return results, [self._kernel_time(*row) for row in times]
 
     def _kernel_time(self, kernel: int, begin: int, end: int, tasks: int) -> KernelTime:

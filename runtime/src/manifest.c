@@ -63,6 +63,15 @@ static tw_status load_target(loader *in, const json_node *root) {
                  missing);
 }
 
+/* Reads a member that may be absent or null; false if it is of another kind. */
+static bool optional_integer(const loader *in, const json_node *object, const char *key,
+                             int64_t *value) {
+  const json_node *node = tw_json_member(&in->document, object, key);
+  if (!node || node->kind == JSON_NULL) return true;
+  *value = node->as.integer;
+  return node->kind == JSON_INTEGER;
+}
+
 /* Symbols are kept sorted by name, for the look-up below. */
 static tw_status load_symbols(loader *in, const json_node *root) {
   const json_node *list = member(in, root, "symbols", JSON_ARRAY);
@@ -72,12 +81,12 @@ static tw_status load_symbols(loader *in, const json_node *root) {
   const json_node *item = tw_json_first(&in->document, list);
   for (uint32_t index = 0; index < list->count; index++) {
     const json_node *name = member(in, item, "name", JSON_STRING);
-    const json_node *lo = member(in, item, "lo", JSON_INTEGER);
-    const json_node *hi = member(in, item, "hi", JSON_INTEGER);
-    const json_node *multiple = member(in, item, "multiple", JSON_INTEGER);
-    if (!name || (multiple && multiple->as.integer < 1)) return bad_member("symbols");
-    tw_symbol symbol = {name->as.string, lo ? lo->as.integer : 0, hi ? hi->as.integer : INT64_MAX,
-                        multiple ? multiple->as.integer : 1};
+    tw_symbol symbol = {NULL, 0, INT64_MAX, 1};
+    if (!name || !optional_integer(in, item, "lo", &symbol.lo) ||
+        !optional_integer(in, item, "hi", &symbol.hi) ||
+        !optional_integer(in, item, "multiple", &symbol.multiple) || symbol.multiple < 1)
+      return bad_member("symbols");
+    symbol.name = name->as.string;
     uint32_t at = index;
     for (; at && strcmp(symbols[at - 1].name, symbol.name) > 0; at--) symbols[at] = symbols[at - 1];
     if (at && !strcmp(symbols[at - 1].name, symbol.name)) return bad_member("symbols");
