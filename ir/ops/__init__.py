@@ -42,6 +42,7 @@ from tilewright.ir.ops.pool import AvgPool, MaxPool
 from tilewright.ir.ops.reduce import ReduceMax, ReduceMean, ReduceMin, ReduceProd, ReduceSum
 from tilewright.ir.ops.relayout import Relayout
 from tilewright.ir.ops.reshape import Reshape
+from tilewright.ir.ops.resize import Resize
 from tilewright.ir.ops.scatter import ScatterElements, ScatterNd
 from tilewright.ir.ops.slice import Slice
 from tilewright.ir.ops.softmax import LogSoftmax, Softmax
@@ -157,6 +158,7 @@ __all__ = [
     "ReduceSum",
     "Relayout",
     "Reshape",
+    "Resize",
     "RmsNorm",
     "Round",
     "Rsqrt",
