@@ -34,7 +34,7 @@ from tilewright.ir.buffer import Buffer, buffer
 from tilewright.ir.dtypes import I64
 from tilewright.ir.expr import Expr, Scalar, Symbol, Var, reads
 from tilewright.ir.interning import Term
-from tilewright.ir.simplify import substitute
+from tilewright.ir.simplify import rewrite, substitute
 from tilewright.ir.stage import Stage
 from tilewright.ir.types import tensor
 
@@ -318,36 +318,50 @@ def outer_buffers(s: Stmt) -> list[Buffer]:
 def map_stmt(
     s: Stmt,
     on_stmt: Callable[[Stmt], Stmt | None] = lambda _: None,
-    on_expr: Callable[[Expr], Expr] = lambda e: e,
+    on_expr: Callable[[Expr], Expr] | None = None,
 ) -> Stmt:
     """Rebuild ``s``: ``on_stmt`` sees every statement first and may replace it whole; ``on_expr`` maps expressions.
 
-    Buffers and loop variables are kept; to change those, replace the statements that bind them.
+    Buffers and loop variables are kept; to change those, replace the statements that bind them. What does not change is
+    returned as it is.
     """
     replaced = on_stmt(s)
     if replaced is not None:
         return replaced
+    inner = [map_stmt(c, on_stmt, on_expr) for c in children(s)]
+    same = all(n is c for n, c in zip(inner, children(s), strict=True))
+    if on_expr is None:
+        return s if same else _rebuilt(s, inner, lambda e: e)
+    own = _own_expressions(s)
+    if same and all(on_expr(e) is e for e in own):
+        return s
+    return _rebuilt(s, inner, on_expr)
 
-    def again(child: Stmt) -> Stmt:
-        return map_stmt(child, on_stmt, on_expr)
 
+def _own_expressions(s: Stmt) -> tuple[Expr, ...]:
+    """The expressions of ``s`` that :func:`map_stmt` maps: all but extents and shapes."""
+    return () if isinstance(s, For | Alloc | Output) else expressions(s)
+
+
+def _rebuilt(s: Stmt, inner: list[Stmt], on_expr: Callable[[Expr], Expr]) -> Stmt:
+    """``s`` with other sub-statements and mapped expressions."""
     match s:
-        case Seq(stmts):
-            return seq(again(c) for c in stmts)
-        case For(var, kind, body):
-            return For(var, kind, again(body))
-        case While(condition, body):
-            return While(on_expr(condition), again(body))
-        case If(condition, then, otherwise):
-            return If(on_expr(condition), again(then), again(otherwise) if otherwise else None)
-        case Let(var, value, body):
-            return Let(var, on_expr(value), again(body))
+        case Seq():
+            return seq(inner)
+        case For(var, kind, _):
+            return For(var, kind, inner[0])
+        case While(condition, _):
+            return While(on_expr(condition), inner[0])
+        case If(condition, _, otherwise):
+            return If(on_expr(condition), inner[0], inner[1] if otherwise is not None else None)
+        case Let(var, value, _):
+            return Let(var, on_expr(value), inner[0])
         case Store(buffer, indices, value):
             return Store(buffer, tuple(map(on_expr, indices)), on_expr(value))
-        case Alloc(buffer, body):
-            return Alloc(buffer, again(body))
-        case Block(stage, part, point, body):
-            return Block(stage, part, tuple(map(on_expr, point)), again(body))
+        case Alloc(buffer, _):
+            return Alloc(buffer, inner[0])
+        case Block(stage, part, point, _):
+            return Block(stage, part, tuple(map(on_expr, point)), inner[0])
         case Require(condition, message, values):
             return Require(on_expr(condition), message, tuple(map(on_expr, values)))
         case Place(buffer, offset):
@@ -364,6 +378,7 @@ def substitute_stmt(s: Stmt, replacements: dict[Expr, Expr]) -> Stmt:
     """Replace variables by expressions in all expressions of ``s``, extents of loop variables included."""
     if not replacements:
         return s
+    memo: dict[Expr, Expr] = {}
 
     def on_stmt(node: Stmt) -> Stmt | None:
         if not isinstance(node, For):
@@ -375,4 +390,4 @@ def substitute_stmt(s: Stmt, replacements: dict[Expr, Expr]) -> Stmt:
         inner = substitute_stmt(node.body, {**replacements, node.var: renewed})
         return For(renewed, node.kind, inner)
 
-    return map_stmt(s, on_stmt, lambda e: substitute(e, replacements))
+    return map_stmt(s, on_stmt, lambda e: rewrite(e, replacements.get, memo))

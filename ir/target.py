@@ -42,6 +42,11 @@ class Target:
         return _TRIPLES[self.arch]
 
     @property
+    def feature_text(self) -> str:
+        """The features as LLVM reads them: ``+avx2,+fma``."""
+        return ",".join(f"+{f}" for f in self.features)
+
+    @property
     def vector_bits(self) -> int:
         if "avx512f" in self.features:
             return 512

@@ -8,7 +8,19 @@ the bounds, divisibility and hint that are known of it; the rest keep their stru
 """
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.expr import UNBOUNDED, Const, Expr, IndexOp, Poly, Read, Symbol, Var, index, mul, walk
+from tilewright.ir.expr import (
+    UNBOUNDED,
+    Const,
+    Expr,
+    IndexOp,
+    Poly,
+    Read,
+    Symbol,
+    Var,
+    index,
+    mul,
+    walk,
+)
 from tilewright.ir.simplify import INDEX_OPS, bounds, hinted, multiple_of, rewrite
 from tilewright.ir.stage import Stage
 from tilewright.passes.lower.collect import Computation
@@ -35,7 +47,9 @@ class _Abstraction:
                     product: Expr = index(coefficient)
                     for v in variables:
                         product = mul(product, v)
-                    for a in [self.dim(symbolic[0])] if len(symbolic) == 1 else [self._product(symbolic)]:
+                    for a in (
+                        [self.dim(symbolic[0])] if len(symbolic) == 1 else [self._product(symbolic)]
+                    ):
                         product = mul(product, a)
                     total = total + product
                 return total
@@ -53,7 +67,9 @@ class _Abstraction:
 
     def _symbol(self, e: Expr) -> Expr:
         if any(isinstance(x, Var) for x in _atoms(e)):
-            raise ValueError(f"The index '{e}' multiplies or divides a loop variable by a symbolic dim.")
+            raise ValueError(
+                f"The index '{e}' multiplies or divides a loop variable by a symbolic dim."
+            )
         if e not in self.symbols:
             lo, hi = bounds(e)
             hint = hinted(e)
@@ -70,7 +86,9 @@ class _Abstraction:
 
     def buffer(self, b: Buffer) -> Buffer:
         if b not in self._buffers:
-            self._buffers[b] = Buffer(b.name, b.dtype, tuple(map(self.dim, b.shape)), b.layout, b.scope)
+            self._buffers[b] = Buffer(
+                b.name, b.dtype, tuple(map(self.dim, b.shape)), b.layout, b.scope
+            )
         return self._buffers[b]
 
     def value(self, e: Expr) -> Expr:
@@ -79,7 +97,9 @@ class _Abstraction:
                 return Read(self.buffer(node.buffer), tuple(rewrite(i, leaf) for i in node.indices))
             if isinstance(node, Var):
                 return self.variable(node)
-            if isinstance(node, Symbol | IndexOp | Poly) and not any(isinstance(x, Read) for x in _atoms(node)):
+            if isinstance(node, Symbol | IndexOp | Poly) and not any(
+                isinstance(x, Read) for x in _atoms(node)
+            ):
                 return self.dim(node)
             return None
 

@@ -62,13 +62,19 @@ def _drop_unit_axes(c: Computation) -> Computation:
     """Remove axes of extent 1 from stages, and dims of extent 1 from buffers."""
 
     def shrunk(b: Buffer) -> Buffer:
-        keep = [d for d in range(b.rank) if b.shape[d] is not ONE or any(a == d for a, _ in b.layout.blocks)]
+        keep = [
+            d
+            for d in range(b.rank)
+            if b.shape[d] is not ONE or any(a == d for a, _ in b.layout.blocks)
+        ]
         if len(keep) == b.rank:
             return b
         position = {d: i for i, d in enumerate(keep)}
         order = tuple(position[d] for d in b.layout.order if d in position)
         blocks = tuple((position[a], f) for a, f in b.layout.blocks)
-        return Buffer(b.name, b.dtype, tuple(b.shape[d] for d in keep), Layout(order, blocks), b.scope)
+        return Buffer(
+            b.name, b.dtype, tuple(b.shape[d] for d in keep), Layout(order, blocks), b.scope
+        )
 
     def indices(b: Buffer, at: tuple[Expr, ...]) -> tuple[Expr, ...]:
         blocked = {a for a, _ in b.layout.blocks}
@@ -93,7 +99,9 @@ def _rebuild(
 
     def leaf(e: Expr) -> Expr | None:
         if isinstance(e, Read):
-            return Read(mapped(e.buffer), tuple(rewrite(i, leaf) for i in new_indices(e.buffer, e.indices)))
+            return Read(
+                mapped(e.buffer), tuple(rewrite(i, leaf) for i in new_indices(e.buffer, e.indices))
+            )
         if isinstance(e, Var):
             return ZERO if e.extent is ONE else axis_groups[e][1] if e in axis_groups else None
         return None
@@ -113,7 +121,9 @@ def _rebuild(
         )  # fmt: skip
 
     stages = tuple(rebuilt(s) for s in c.stages)
-    return Computation(stages, tuple(map(mapped, c.inputs)), tuple(map(mapped, c.outputs)), c.arguments)
+    return Computation(
+        stages, tuple(map(mapped, c.inputs)), tuple(map(mapped, c.outputs)), c.arguments
+    )
 
 
 # --- joining ----------------------------------------------------------------------------------------
@@ -193,7 +203,9 @@ def _outside_indices(s: Stage) -> set[Expr]:
     return found
 
 
-def _together(c: Computation, buffers: list[Buffer], classes: _Classes, a: object, z: object) -> bool:
+def _together(
+    c: Computation, buffers: list[Buffer], classes: _Classes, a: object, z: object
+) -> bool:
     for b in buffers:
         order = [classes.find((b, d)) for d in b.layout.order]
         if a not in order and z not in order:
@@ -225,7 +237,11 @@ def _merge(c: Computation, classes: _Classes, a: object, z: object) -> Computati
 
     def position(b: Buffer) -> tuple[int, int] | None:
         found = [d for d in range(b.rank) if classes.find((b, d)) is a]
-        return (found[0], next(d for d in range(b.rank) if classes.find((b, d)) is z)) if found else None
+        return (
+            (found[0], next(d for d in range(b.rank) if classes.find((b, d)) is z))
+            if found
+            else None
+        )
 
     def joined_buffer(b: Buffer) -> Buffer:
         at = position(b)

@@ -59,7 +59,9 @@ def _collect_graph(graph: Graph, operands: list[Value], constants: ConstantStore
         arguments.append(outer)
     for position, value in enumerate(graph.outputs):
         if value in buffers:
-            raise PassError(f"Group '{graph.name}' returns its own operand {position} or returns a value twice.")
+            raise PassError(
+                f"Group '{graph.name}' returns its own operand {position} or returns a value twice."
+            )
         buffers[value] = buffer(f"y{position}", value.type)
     stages: list[Stage] = []
     names = _Names()
@@ -130,7 +132,9 @@ class _Names:
             for b in stage.outputs:
                 if b not in renamed:
                     self._buffers += 1
-                    renamed[b] = Buffer(f"u{self._buffers}", b.dtype, b.shape, b.layout, "workspace")
+                    renamed[b] = Buffer(
+                        f"u{self._buffers}", b.dtype, b.shape, b.layout, "workspace"
+                    )
             result.append(self._rename(stage, renamed))
         return tuple(result)
 

@@ -24,7 +24,9 @@ def inline_maps(c: Computation) -> Computation:
         readers = [s for s in stages if any(r.buffer is current.output for r in s.reads())]
         if not readers or not _worthwhile(current, readers):
             continue
-        stages = [inline_into(s, current) if s in readers else s for s in stages if s is not current]
+        stages = [
+            inline_into(s, current) if s in readers else s for s in stages if s is not current
+        ]
     return c.replace(tuple(stages))
 
 
@@ -61,7 +63,10 @@ def _reuses(reader: Stage, b: Buffer) -> bool:
             used = frozenset().union(*(free_variables(i) for i in read.indices), frozenset())
             if reader.reduce_axes and not variables <= used:
                 return True
-            if any(len(free_variables(i) & variables) > 1 for i in read.indices) and reader.reduce_axes:
+            if (
+                any(len(free_variables(i) & variables) > 1 for i in read.indices)
+                and reader.reduce_axes
+            ):
                 return True
     return False
 

@@ -36,12 +36,16 @@ def lower_group(node: Node, constants: ConstantStore) -> Lowered:
     computation = collapse_axes(inline_maps(collect(node, constants)))
     computation, symbols = abstract_dims(computation)
     kernel = build_kernel(computation, tuple(symbols))
-    return Lowered(kernel, computation.arguments, tuple(node.results), tuple(symbols.values()), node.origin)
+    return Lowered(
+        kernel, computation.arguments, tuple(node.results), tuple(symbols.values()), node.origin
+    )
 
 
 def build_kernel(c: Computation, symbols: tuple[Symbol, ...]) -> Kernel:
     """A kernel with the plain nests of all stages; its name is the hash of its form."""
-    return named(Kernel("", c.inputs, c.outputs, symbols, c.stages, plain_body(c.stages, c.outputs)))
+    return named(
+        Kernel("", c.inputs, c.outputs, symbols, c.stages, plain_body(c.stages, c.outputs))
+    )
 
 
 def plain_body(stages: tuple[Stage, ...], outputs: tuple[Buffer, ...]) -> Stmt:
@@ -55,4 +59,6 @@ def plain_body(stages: tuple[Stage, ...], outputs: tuple[Buffer, ...]) -> Stmt:
 def named(kernel: Kernel) -> Kernel:
     """The kernel under the name of its form."""
     digest = hashlib.sha256(str(kernel).encode()).hexdigest()[:16]
-    return Kernel(f"k{digest}", kernel.inputs, kernel.outputs, kernel.symbols, kernel.stages, kernel.body)
+    return Kernel(
+        f"k{digest}", kernel.inputs, kernel.outputs, kernel.symbols, kernel.stages, kernel.body
+    )

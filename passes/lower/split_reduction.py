@@ -53,9 +53,15 @@ def split_reduction(stage: Stage, axis: Var, lanes: int) -> tuple[Stage, Stage]:
     position = add(mul(step, lanes), lane)
     value = substitute(combine.y, {axis: position})
     value = guard(compare("lt", position, axis.extent), value, stage.init[0])
-    layout = Layout((*out.layout.order, out.rank), out.layout.blocks) if not out.layout.blocks else None
+    layout = (
+        Layout((*out.layout.order, out.rank), out.layout.blocks) if not out.layout.blocks else None
+    )
     partial = Buffer(
-        f"{out.name}_p{lanes}", out.dtype, (*out.shape, index(lanes)), layout or row_major(out.rank + 1), out.scope
+        f"{out.name}_p{lanes}",
+        out.dtype,
+        (*out.shape, index(lanes)),
+        layout or row_major(out.rank + 1),
+        out.scope,
     )
     name = f"{stage.name}_p{lanes}"
     acc = Scalar(f"{stage.accumulators[0].name}_p{lanes}", out.dtype)
@@ -82,6 +88,13 @@ def split_reduction(stage: Stage, axis: Var, lanes: int) -> tuple[Stage, Stage]:
         stage.targets,
         stage.accumulators,
         stage.init,
-        (Binary(combine.op, stage.accumulators[0], Read(partial, (*stage.axes, last_lane)), out.dtype),),
+        (
+            Binary(
+                combine.op,
+                stage.accumulators[0],
+                Read(partial, (*stage.axes, last_lane)),
+                out.dtype,
+            ),
+        ),
     )
     return first, second

@@ -21,14 +21,16 @@ import islpy as isl
 
 from tilewright.ir.errors import ScheduleError
 from tilewright.ir.loop import Kernel
-from tilewright.passes.schedule.proof.accesses import Program, collect
+from tilewright.passes.schedule.proof.accesses import Memory, Program, collect
 from tilewright.passes.schedule.proof.bounds import check_bounds
 from tilewright.passes.schedule.proof.dataflow import Flow, accesses_of
+from tilewright.passes.schedule.proof.direct import Direct
 from tilewright.passes.schedule.proof.facts import Facts
 from tilewright.passes.schedule.proof.inputs import check_inputs
 from tilewright.passes.schedule.proof.match import Demand, Matcher
 from tilewright.passes.schedule.proof.races import check_races
 from tilewright.passes.schedule.proof.reductions import check_reductions
+from tilewright.passes.schedule.proof.tuples import check_tuples
 
 MAX_OPERATIONS = 20_000_000
 
@@ -51,7 +53,10 @@ class Proof:
 
 
 def prove(
-    kernel: Kernel, max_operations: int = MAX_OPERATIONS, allow_reorder: bool = True
+    kernel: Kernel,
+    max_operations: int = MAX_OPERATIONS,
+    allow_reorder: bool = True,
+    thorough: bool = False,
 ) -> Proof:
     """Show that the body of ``kernel`` computes its stages; ScheduleError with a counter-example if it does not.
 
@@ -62,7 +67,7 @@ def prove(
     context = isl.Context()
     context.set_max_operations(max_operations)
     try:
-        program, demands = _prove(kernel, context, allow_reorder)
+        program, demands = _prove(kernel, context, allow_reorder, thorough)
     except isl.Error as error:
         if "operations" not in str(error):
             raise
@@ -75,21 +80,30 @@ def prove(
 
 
 def _prove(
-    kernel: Kernel, context: isl.Context, allow_reorder: bool
+    kernel: Kernel, context: isl.Context, allow_reorder: bool, thorough: bool
 ) -> tuple[Program, list[Demand]]:
     facts = Facts(context)
     program = collect(kernel)
     demands = Matcher(program, facts).run()
     check_bounds(program, facts)
     check_inputs(program, demands, facts)
-    flows = {}
-    for memory in program.memories:
-        if memory.role == "input":
-            continue
-        accesses = accesses_of(program, memory, demands)
-        if accesses:
-            flows[memory] = Flow(program, memory, accesses, len(memory.loops), facts)
-            flows[memory].solve()
-    check_reductions(program, flows.values(), allow_reorder)
+    accesses = {m: accesses_of(program, m, demands) for m in program.memories if m.role != "input"}
+    directs: dict[Memory, Direct] = {}
+    flows: dict[tuple[Memory, int], Flow] = {}
+
+    def flow_of(memory: Memory, depth: int) -> Flow:
+        key = memory, depth
+        if key not in flows:
+            flows[key] = Flow(program, memory, accesses[memory], depth, facts)
+            flows[key].solve()
+        return flows[key]
+
+    for memory in accesses:
+        direct = Direct(program, accesses[memory], allow_reorder)
+        if not thorough and direct.holds():
+            directs[memory] = direct
+        else:
+            check_reductions(program, flow_of(memory, len(memory.loops)), allow_reorder)
+    check_tuples(program, directs, flow_of)
     check_races(program, facts)
     return program, demands

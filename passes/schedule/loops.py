@@ -45,10 +45,15 @@ def rename_inner(s: Stmt, suffix: str) -> Stmt:
     def on_stmt(node: Stmt) -> Stmt | None:
         if isinstance(node, For):
             renamed = Var(node.var.name + suffix, node.var.extent)
-            return For(renamed, node.kind, rename_inner(substitute_stmt(node.body, {node.var: renamed}), suffix))
+            return For(
+                renamed,
+                node.kind,
+                rename_inner(substitute_stmt(node.body, {node.var: renamed}), suffix),
+            )
         if isinstance(node, Alloc):
-            raise ScheduleError(f"Partition before placing stages: buffer '{node.buffer.name}' would be copied.")
+            raise ScheduleError(
+                f"Partition before placing stages: buffer '{node.buffer.name}' would be copied."
+            )
         return None
 
     return map_stmt(s, on_stmt)
-

@@ -57,7 +57,9 @@ def apply(kernel: Kernel, schedule: Iterable[Step]) -> Kernel:
         try:
             kernel = step.apply(kernel)
         except ScheduleError as error:
-            raise ScheduleError(f"Step '{step}' does not apply to kernel '{kernel.name}': {error}") from error
+            raise ScheduleError(
+                f"Step '{step}' does not apply to kernel '{kernel.name}': {error}"
+            ) from error
     return kernel
 
 
@@ -76,7 +78,11 @@ def parse_schedule(text: str) -> Schedule:
         if match is None or match[1] not in Step.registry:
             known = ", ".join(sorted(Step.registry))
             raise ScheduleError(f"'{part.strip()}' is not a schedule step; the steps are {known}.")
-        steps.append(_build(Step.registry[match[1]], [a.strip() for a in match[2].split(",") if a.strip()], part))
+        steps.append(
+            _build(
+                Step.registry[match[1]], [a.strip() for a in match[2].split(",") if a.strip()], part
+            )
+        )
     return tuple(steps)
 
 
@@ -90,7 +96,9 @@ def _build(step: type[Step], words: list[str], text: str) -> Step:
             word = words.pop(0)
             is_number = f.type in ("int", int)
             if is_number and not re.fullmatch(r"-?\d+", word):
-                raise ScheduleError(f"Argument '{f.name}' of '{text.strip()}' must be a number, not '{word}'.")
+                raise ScheduleError(
+                    f"Argument '{f.name}' of '{text.strip()}' must be a number, not '{word}'."
+                )
             arguments.append(int(word) if is_number else word)
     try:
         if words:
@@ -98,4 +106,6 @@ def _build(step: type[Step], words: list[str], text: str) -> Step:
         return step(*arguments)
     except TypeError:
         wanted = ", ".join(f.name for f in fields(step))
-        raise ScheduleError(f"'{text.strip()}' has the wrong arguments; the form is {step.name}({wanted}).") from None
+        raise ScheduleError(
+            f"'{text.strip()}' has the wrong arguments; the form is {step.name}({wanted})."
+        ) from None

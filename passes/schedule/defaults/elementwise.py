@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from tilewright.ir.loop import Kernel
 from tilewright.ir.target import Target
 from tilewright.passes.schedule.defaults.plan import Plan, memory_order, points
-from tilewright.passes.schedule.defaults.template import TASK_WORK, TASKS_PER_CORE, Template, cost_of_point
+from tilewright.passes.schedule.defaults.template import (
+    TASK_WORK,
+    TASKS_PER_CORE,
+    Template,
+    cost_of_point,
+)
 from tilewright.passes.schedule.steps import Chunk, Parallel
 
 
@@ -32,5 +37,5 @@ class Elementwise(Template):
             plan.do(Parallel(f"{order[0]}_o"))
         else:
             plan.vectorize(order[-1], lanes)
-            plan.do(Parallel(plan.tasks(order[:-1], wanted)))
+            plan.do(Parallel(plan.tasks(order[:-1], wanted)[0]))
         yield plan

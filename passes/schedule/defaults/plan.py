@@ -6,7 +6,15 @@ from tilewright.ir.loop import For, Kernel, walk
 from tilewright.ir.simplify import hinted
 from tilewright.ir.stage import Stage
 from tilewright.passes.schedule.schedule import Schedule, Step
-from tilewright.passes.schedule.steps import Chunk, Fuse, Partition, Reorder, Split, Unroll, Vectorize
+from tilewright.passes.schedule.steps import (
+    Chunk,
+    Fuse,
+    Partition,
+    Reorder,
+    Split,
+    Unroll,
+    Vectorize,
+)
 
 
 class Plan:
@@ -79,11 +87,11 @@ class Plan:
         if rest is not None and rest > 1:
             self.do(Vectorize(f"{name}_s"))
 
-    def tasks(self, names: list[str], wanted: int) -> str:
-        """Make one task loop of loops nested directly in this order; returns its name.
+    def tasks(self, names: list[str], wanted: int) -> tuple[str, str]:
+        """Make one task loop of loops nested directly in this order; returns it and the loop that steps through them.
 
-        Constant loops are fused into the first one until there are ``wanted`` tasks; far too many are chunked. A symbolic
-        loop comes first, since a product of symbols cannot be split again.
+        Constant loops are fused into the first one until there are ``wanted`` tasks; far too many are chunked, then each
+        task steps through some of them. A symbolic loop comes first: a product of symbols cannot be split again.
         """
         names = [n for n in names if self.loop(n) is not None]
         symbolic = [n for n in names if self.static_size(n) is None]
@@ -97,10 +105,10 @@ class Plan:
                 break
             self.do(Fuse(task, name))
             task = f"{task}_f"
-        if self.size(task) > 4 * wanted:
-            self.do(Chunk(task, -(-self.size(task) // wanted)))
-            task = f"{task}_o"
-        return task
+        if self.size(task) <= 4 * wanted:
+            return task, task
+        self.do(Chunk(task, -(-self.size(task) // wanted)))
+        return f"{task}_o", f"{task}_i"
 
 
 def memory_order(stage: Stage) -> list[Var]:
@@ -128,5 +136,3 @@ def points(stage: Stage) -> int:
     for v in (*stage.axes, *stage.reduce_axes):
         total *= extent(v)
     return total
-
-

@@ -22,7 +22,15 @@ from tilewright.passes.schedule.defaults.template import (
 )
 from tilewright.passes.schedule.loops import find_loop
 from tilewright.passes.schedule.region import region_read
-from tilewright.passes.schedule.steps import CacheWrite, Chunk, ComputeAt, Fuse, Parallel, SplitReduction, Vectorize
+from tilewright.passes.schedule.steps import (
+    CacheWrite,
+    Chunk,
+    ComputeAt,
+    Fuse,
+    Parallel,
+    SplitReduction,
+    Vectorize,
+)
 
 REGISTER_CELLS = 64
 """The largest buffer of partial results that is kept in registers."""
@@ -78,7 +86,10 @@ def _split(plan: Plan, s: Stage, lanes: int) -> None:
     if is_static(axis) and extent(axis) < 2 * lanes:
         return
     if not is_static(axis) or extent(axis) >= 8 * lanes:
-        plan.do(SplitReduction(s.name, axis.name, 4 * lanes), SplitReduction(s.name, f"{s.name}_l{4 * lanes}", lanes))
+        plan.do(
+            SplitReduction(s.name, axis.name, 4 * lanes),
+            SplitReduction(s.name, f"{s.name}_l{4 * lanes}", lanes),
+        )
     else:
         plan.do(SplitReduction(s.name, axis.name, lanes))
 

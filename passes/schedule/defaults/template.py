@@ -61,7 +61,9 @@ def default_candidates(kernel: Kernel, target: Target) -> Iterator[Candidate]:
                 yield Candidate(plan.schedule, plan.kernel, template.__name__.lower())
         except ScheduleError as error:
             # The recipe stops at a step that this kernel does not allow: the next, simpler template is asked.
-            _logger.debug("Template '%s' does not fit kernel '%s': %s", template.__name__, kernel.name, error)
+            _logger.debug(
+                "Template '%s' does not fit kernel '%s': %s", template.__name__, kernel.name, error
+            )
 
 
 def stride_along(b: Buffer, indices: tuple[Expr, ...], v: Var) -> Expr:

@@ -11,8 +11,10 @@ part of the weights once).
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tilewright.ir.expr import Const, Expr, Read, Var, free_variables
-from tilewright.ir.loop import Kernel
+from tilewright.ir.expr import ZERO, Compare, Const, Expr, Read, Var, free_variables, sub
+from tilewright.ir.expr import walk as walk_expr
+from tilewright.ir.loop import Block, Kernel, expressions, walk
+from tilewright.ir.simplify import known_le, substitute
 from tilewright.ir.stage import Stage
 from tilewright.ir.target import Target
 from tilewright.passes.schedule.defaults.plan import Plan, extent, is_static, memory_order, points
@@ -30,13 +32,11 @@ from tilewright.passes.schedule.steps import (
     PadAxis,
     Parallel,
     Partition,
+    Peel,
     Split,
     Unroll,
     Vectorize,
 )
-
-WINDOW_ROWS = 8
-"""The most rows a task of a padded window takes: more would not fit the cache, fewer copy more halo."""
 
 
 @dataclass
@@ -108,7 +108,9 @@ class Tiled(Template):
             return
         block = _block(form, target)
         vector = form.twin[form.vector]
-        stored = {f for _, f in operand.buffer.layout.blocks} if (operand := form.operand()) else set()
+        stored = (
+            {f for _, f in operand.buffer.layout.blocks} if (operand := form.operand()) else set()
+        )
         if block in stored and is_static(vector) and extent(vector) % block:
             plan.do(PadAxis(form.reduction.name, vector.name, block))
             form = _recognise(plan.kernel)
@@ -128,7 +130,19 @@ def _block(form: _Form, target: Target) -> int:
     size = extent(form.vector)
     if not is_static(form.vector):
         return 2 * lanes
-    return next((b for b in (2 * lanes, lanes) if size % b == 0), 2 * lanes if size > 2 * lanes else size)
+    return next(
+        (b for b in (2 * lanes, lanes) if size % b == 0), 2 * lanes if size > 2 * lanes else size
+    )
+
+
+@dataclass(frozen=True)
+class _Loops:
+    """The task loop, the loop that steps through blocks of rows, the loop over rows and that over panels (or empty)."""
+
+    task: str
+    block: str
+    row: str
+    panel: str
 
 
 class _Tiling:
@@ -147,14 +161,14 @@ class _Tiling:
         panel, lane = self._cut_vector_axis()
         row = form.row.name if form.row is not None else ""
         outer = [v.name for v in form.order if v.name not in (form.vector.name, row)]
-        task, row = self._outer_loops(outer, row, panel, lane)
-        loops = self._tile_loops(row, lane, task)
-        plan.do(ComputeAt(form.reduction.name, "register", tuple(loops)))
-        for number in range(len(loops)):
+        loops = self._outer_loops(outer, row, panel, lane)
+        tiles = self._tile_loops(loops.row, lane, loops.block)
+        plan.do(ComputeAt(form.reduction.name, "register", tuple(tiles)))
+        for number in range(len(tiles)):
             self._reduction(f"_{number}" if number else "")
         for s in reversed(form.before):
-            self._producer(s, task)
-        plan.do(Parallel(task))
+            self._producer(s, loops)
+        plan.do(Parallel(loops.task))
 
     # --- outer loops ---
 
@@ -168,8 +182,8 @@ class _Tiling:
         self.plan.do(Split(v, self.block))
         return f"{v}_o", f"{v}_i"
 
-    def _outer_loops(self, outer: list[str], row: str, panel: str, lane: str) -> tuple[str, str]:
-        """Order the loops outside a tile and make the task loop; returns it and the loop over rows."""
+    def _outer_loops(self, outer: list[str], row: str, panel: str, lane: str) -> _Loops:
+        """Order the loops outside a tile and make the task loop."""
         plan = self.plan
         if self._panels_first(panel):
             task = panel
@@ -178,7 +192,7 @@ class _Tiling:
                 plan.do(Chunk(panel, per_task))
                 task, panel = f"{panel}_o", f"{panel}_i"
             plan.reorder(*dict.fromkeys((task, panel)), *outer, row, lane)
-            return task, row
+            return _Loops(task, task, row, panel)
         if outer:
             size = self._row_block(outer)
             inner = ""
@@ -192,17 +206,20 @@ class _Tiling:
         else:
             first = panel or row or lane
             plan.reorder(panel, row, lane)
-            return first, row
+            return _Loops(first, first, row, panel)
         plan.reorder(*heads, *rest)
-        task = plan.tasks([*heads, panel] if panel and not self.form.before else heads, self.target.cores * 2)
-        return task, row
+        fusible = [*heads, panel] if panel and not self.form.before else heads
+        task, block = plan.tasks(fusible, self.target.cores * 2)
+        return _Loops(task, block, row, panel)
 
     def _panels_first(self, panel: str) -> bool:
         """True if each task should take some panels of the weights and all rows."""
         operand = self.form.operand()
         if not panel or operand is None or not self.contraction:
             return False
-        if _variables(operand) & (set(self.form.reduction.axes) - {self.form.twin[self.form.vector]}):
+        if _variables(operand) & (
+            set(self.form.reduction.axes) - {self.form.twin[self.form.vector]}
+        ):
             return False
         if self.plan.size(panel) < 2 * self.target.cores:
             return False
@@ -220,7 +237,23 @@ class _Tiling:
             others *= self.plan.size(name)
         size = self.plan.size(outer[-1])
         share = max(1, size * others // self.wanted)
-        return min(size, share, WINDOW_ROWS if self.form.before else share)
+        rows = min(size, share)
+        for s in self.form.before:
+            budget = self.target.l1 * 3 // 2 if self._by_panel(s) else self.target.l2 // 2
+            rows = min(rows, max(1, budget // self._bytes_per_row(s)))
+        return rows
+
+    def _bytes_per_row(self, s: Stage) -> int:
+        """The bytes of a producer's box for one more row of the root: all its inner axes, or one panel of them."""
+        total = s.output.dtype.bytes
+        for v in memory_order(s)[-2:]:
+            total *= extent(v)
+        if self._by_panel(s):
+            total = total // max(1, extent(self.form.vector)) * self.block
+        rows = [v for v in s.axes if v not in memory_order(s)[-2:]]
+        strides = max((extent(v) for v in rows), default=1)
+        heights = max((extent(v) for v in self.form.order[:-2]), default=1)
+        return total * max(1, strides // max(1, heights))
 
     def _flat_block(self, row: str) -> int:
         """How many rows of a plain matrix product a task takes: a multiple of the tile, its operand within L2."""
@@ -238,7 +271,11 @@ class _Tiling:
         """Rows of a tile: as many accumulators as registers allow, balanced over a constant row loop."""
         vectors = self.vectors
         most = max(1, (self.target.registers - vectors - 1) // vectors)
-        most = min(most, {1: 10, 2: 6}.get(vectors, most)) if self.contraction else max(1, min(most, 8 // vectors))
+        most = (
+            min(most, {1: 10, 2: 6}.get(vectors, most))
+            if self.contraction
+            else max(1, min(most, 8 // vectors))
+        )
         size = self.plan.static_size(row)
         if size is None:
             return min(most, self.plan.size(row))
@@ -292,7 +329,10 @@ class _Tiling:
             plan.unroll(name)
             plan.unroll(first)
         if self.block > 1 and plan.loop(lane) is not None:
-            plan.do(Vectorize(lane), Vectorize(lane.removesuffix(mark) + "_init" + mark if mark else f"{lane}_init"))
+            plan.do(
+                Vectorize(lane),
+                Vectorize(lane.removesuffix(mark) + "_init" + mark if mark else f"{lane}_init"),
+            )
         self._unroll_reduction(reduce_axes)
 
     def _reduce_order(self) -> list[Var]:
@@ -321,14 +361,53 @@ class _Tiling:
         if factor > 1 and self.contraction:
             plan.do(Split(names[-1], factor), Unroll(f"{names[-1]}_i"))
 
-    def _producer(self, s: Stage, task: str) -> None:
-        """Copy padding (or another map in front) at the task loop, in memory order and on vectors."""
-        self.plan.do(ComputeAt(s.name, "workspace", (task,)))
+    def _producer(self, s: Stage, loops: _Loops) -> None:
+        """Compute padding (or another map in front) where its box stays in cache, in memory order and on vectors."""
+        at_panel = loops.panel and self._by_panel(s)
+        self.plan.do(ComputeAt(s.name, "workspace", (loops.panel if at_panel else loops.block,)))
         order = [v.name for v in memory_order(s)]
         self.plan.reorder(*order)
         present = [n for n in order if self.plan.loop(n) is not None]
-        if present:
-            self.plan.vectorize(present[-1], self.target.lanes(s.output.dtype.bytes))
+        if not present:
+            return
+        if len(present) > 1:
+            peel_borders(self.plan, s, present[-2])
+        for name in self._copies(present[-1]):
+            self.plan.vectorize(name, self.target.lanes(s.output.dtype.bytes))
+
+    def _copies(self, name: str) -> list[str]:
+        return [n for n in (f"{name}_f", name, f"{name}_b") if self.plan.loop(n) is not None]
+
+    def _by_panel(self, s: Stage) -> bool:
+        """True if a panel of the vector axis reads a panel of ``s`` only, as in a depthwise convolution."""
+        axis = self.form.twin[self.form.vector]
+        reads = [r for r in self.form.reduction.reads() if r.buffer in s.outputs]
+        row = s.output.dtype.bytes
+        for v in memory_order(s)[-2:]:
+            row *= extent(v)
+        # Panels of a long row lie far apart in memory: then whole rows are copied, one after another.
+        return row <= self.target.l1 // 2 and all(axis in _variables(r) for r in reads)
+
+
+def peel_borders(plan: Plan, s: Stage, loop: str) -> None:
+    """Peel the iterations of ``loop`` off in which a guard of the stage's values fails at an end of the loop."""
+    var = plan.loop(loop)
+    block = next(
+        (n for n in walk(plan.kernel.body) if isinstance(n, Block) and n.stage == s.name), None
+    )
+    if var is None or block is None:
+        return
+    front = back = 0
+    for e in (e for n in walk(block) for v in expressions(n) for e in walk_expr(v)):
+        if isinstance(e, Compare) and var in free_variables(e.x):
+            first = sub(substitute(e.x, {var: ZERO}), e.y)
+            last = sub(substitute(e.x, {var: sub(var.extent, 1)}), e.y)
+            if e.op == "ge" and isinstance(first, Const):
+                front = max(front, -int(first.literal))
+            if e.op == "lt" and isinstance(last, Const):
+                back = max(back, int(last.literal) + 1)
+    if front + back and known_le(front + back, var.extent):
+        plan.do(Peel(loop, front, back))
 
 
 def _tile_cost(size: int, tile: int, vectors: int) -> float:

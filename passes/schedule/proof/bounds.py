@@ -10,13 +10,13 @@ protects nothing; that of a ``guard`` does.
 from collections.abc import Sequence
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.dtypes import BOOL, INDEX
 from tilewright.ir.errors import ScheduleError
-from tilewright.ir.expr import Binary, Compare, Expr, mul
-from tilewright.ir.simplify import ceildiv, is_nonnegative, sub
+from tilewright.ir.expr import Expr, mul
+from tilewright.ir.simplify import ceildiv, sub
 from tilewright.passes.schedule.proof import report
 from tilewright.passes.schedule.proof.accesses import Place, Program, guarded_reads
 from tilewright.passes.schedule.proof.facts import Facts
+from tilewright.passes.schedule.proof.inequalities import is_at_least_zero, known_facts
 
 
 def check_bounds(program: Program, facts: Facts) -> None:
@@ -63,8 +63,9 @@ class _Checker:
             if key in self._done:
                 continue
             self._done.add(key)
-            known = (*place.conditions, *conditions)
-            if _implied(sub(extent, e), 1, known) and _implied(e, 0, known):
+            known = known_facts((*place.conditions, *conditions))
+            below = sub(sub(extent, 1), e)
+            if is_at_least_zero(e, known) and is_at_least_zero(below, known):
                 continue
             values = self.facts.outside(place, conditions, e, extent)
             if values is not None:
@@ -85,30 +86,3 @@ def padded_shape(buffer: Buffer) -> tuple[Expr, ...]:
         mul(ceildiv(extent, factors[axis]), factors[axis]) if axis in factors else extent
         for axis, extent in enumerate(buffer.shape)
     )
-
-
-def _implied(e: Expr, least: int, conditions: Sequence[Expr]) -> bool:
-    """True if ``e >= least`` follows from bounds alone or from bounds and one of the conditions."""
-    if is_nonnegative(sub(e, least)):
-        return True
-    return any(is_nonnegative(sub(sub(e, least), fact)) for c in conditions for fact in _facts(c))
-
-
-def _facts(condition: Expr) -> list[Expr]:
-    """Index expressions that are not negative where a condition holds."""
-    match condition:
-        case Binary("and", x, y, dtype) if dtype is BOOL:
-            return [*_facts(x), *_facts(y)]
-        case Compare(op, x, y) if x.dtype is INDEX:
-            match op:
-                case "lt":
-                    return [sub(sub(y, x), 1)]
-                case "le":
-                    return [sub(y, x)]
-                case "gt":
-                    return [sub(sub(x, y), 1)]
-                case "ge":
-                    return [sub(x, y)]
-                case "eq":
-                    return [sub(x, y), sub(y, x)]
-    return []

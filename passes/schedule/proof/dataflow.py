@@ -11,6 +11,7 @@ Where some pair of a read and its source disagree, or a read has no source, that
 the kernel returns is read once more after its end.
 """
 
+from copy import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,7 +65,7 @@ class Flow:
         self.memory = memory
         self.depth = depth
         self.facts = facts
-        self.accesses = list(accesses)
+        self.accesses = [copy(a) for a in accesses]
         self.by_name: dict[str, Access] = {}
         self._build()
         self.sources = [a for a in self.accesses if a.kind == "source"]

@@ -14,7 +14,6 @@ Order does not matter for one operation on each accumulator that is associative 
 xor, integer sums and products; for floating-point sums and products if the numeric policy allows.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import islpy as isl
@@ -30,13 +29,12 @@ from tilewright.passes.schedule.proof.dataflow import Access, Flow, pieces, unio
 _ALWAYS = ("min", "max", "and", "or", "xor")
 
 
-def check_reductions(program: Program, flows: Iterable[Flow], allow_reorder: bool) -> None:
+def check_reductions(program: Program, flow: Flow, allow_reorder: bool) -> None:
     """ScheduleError with a counter-example where a reduction misses, repeats or adds an update."""
-    for flow in flows:
-        for stage in program.kernel.stages:
-            updates = [a for a in flow.sinks if a.kind == "update" and a.stage is stage]
-            if stage.kind == "reduce" and (updates or _starts(flow, stage)):
-                _Group(flow, stage, updates).check(allow_reorder)
+    for stage in program.kernel.stages:
+        updates = [a for a in flow.sinks if a.kind == "update" and a.stage is stage]
+        if stage.kind == "reduce" and (updates or _starts(flow, stage)):
+            _Group(flow, stage, updates).check(allow_reorder)
 
 
 def is_reorderable(stage: Stage, allow_reorder: bool) -> bool:

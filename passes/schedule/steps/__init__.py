@@ -4,12 +4,23 @@
 from tilewright.passes.schedule.steps.annotate import Parallel, Unroll, Vectorize
 from tilewright.passes.schedule.steps.compute_at import ComputeAt
 from tilewright.passes.schedule.steps.fuse import Fuse
-from tilewright.passes.schedule.steps.partition import Partition
+from tilewright.passes.schedule.steps.partition import Partition, Peel
 from tilewright.passes.schedule.steps.reorder import Reorder
 from tilewright.passes.schedule.steps.split import Chunk, Split
 from tilewright.passes.schedule.steps.stages import CacheWrite, PadAxis, SplitReduction
 
 __all__ = [
-    "CacheWrite", "Chunk", "ComputeAt", "Fuse", "PadAxis", "Parallel", "Partition", "Reorder", "Split", "SplitReduction", "Unroll",
+    "CacheWrite",
+    "Chunk",
+    "ComputeAt",
+    "Fuse",
+    "PadAxis",
+    "Parallel",
+    "Partition",
+    "Peel",
+    "Reorder",
+    "Split",
+    "SplitReduction",
+    "Unroll",
     "Vectorize",
-]  # fmt: skip
+]

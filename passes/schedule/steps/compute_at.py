@@ -25,7 +25,21 @@ from tilewright.ir.buffer import Buffer
 from tilewright.ir.errors import ScheduleError
 from tilewright.ir.expr import ONE, TRUE, Expr, Read, Var, reads
 from tilewright.ir.layout import Layout
-from tilewright.ir.loop import Alloc, Block, For, If, Kernel, Seq, Stmt, Store, expressions, map_stmt, nest, seq, walk
+from tilewright.ir.loop import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Kernel,
+    Seq,
+    Stmt,
+    Store,
+    expressions,
+    map_stmt,
+    nest,
+    seq,
+    walk,
+)
 from tilewright.ir.simplify import compare, logical_and, rewrite
 from tilewright.ir.stage import Stage
 from tilewright.passes.lower.nests import init_block, map_block, update_block
@@ -54,7 +68,9 @@ class ComputeAt(Step):
         inside = {b for b in stage.outputs}
         for node in walk(placed.body):
             if any(r.buffer in inside for e in expressions(node) for r in reads(e)):
-                raise ScheduleError(f"Stage '{self.stage}' is also read outside of {', '.join(self.loops)}.")
+                raise ScheduleError(
+                    f"Stage '{self.stage}' is also read outside of {', '.join(self.loops)}."
+                )
         return placed
 
     def _place(self, kernel: Kernel, stage: Stage, loop: str, mark: str) -> Kernel:
@@ -131,7 +147,9 @@ def _nest_over(stage: Stage, region: Region, local: dict[Buffer, Buffer], mark: 
     if stage.kind == "map":
         return nest([(v, "serial") for v in loops], guarded(inside, map_block(moved, point)))
     first_loops, first_point, first_inside = over("_init")
-    first = nest([(v, "serial") for v in first_loops], guarded(first_inside, init_block(moved, first_point)))
+    first = nest(
+        [(v, "serial") for v in first_loops], guarded(first_inside, init_block(moved, first_point))
+    )
     reduce_loops = {v: Var(f"{v.name}{mark}", v.extent) for v in stage.reduce_axes}
     update = guarded(inside, update_block(moved, {**point, **reduce_loops}))
     return seq([first, nest([(v, "serial") for v in (*loops, *reduce_loops.values())], update)])
@@ -143,7 +161,10 @@ def _redirect(s: Stmt, local: dict[Buffer, Buffer], region: Region) -> Stmt:
     def leaf(e: Expr) -> Expr | None:
         if not (isinstance(e, Read) and e.buffer in local):
             return None
-        return Read(local[e.buffer], tuple(i - start for i, start in zip(e.indices, region.start, strict=True)))
+        return Read(
+            local[e.buffer],
+            tuple(i - start for i, start in zip(e.indices, region.start, strict=True)),
+        )
 
     return map_stmt(s, on_expr=lambda e: rewrite(e, leaf, memo))
 

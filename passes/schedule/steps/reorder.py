@@ -32,7 +32,9 @@ class Reorder(Step):
         found = [find_loop(kernel.body, name) for name in self.loops]
         chains = [c for c in map(_chain, found) if all(f in c[0] for f in found)]
         if not chains:
-            raise ScheduleError(f"The loops {', '.join(self.loops)} are not nested directly in one another.")
+            raise ScheduleError(
+                f"The loops {', '.join(self.loops)} are not nested directly in one another."
+            )
         nested, conditions, body = min(chains, key=lambda c: len(c[0]))
         nested = _through(nested, found)
         if nested[-1].body is not body:
@@ -42,7 +44,9 @@ class Reorder(Step):
         for position, loop in enumerate(placed):
             inner = {other.var for other in placed[position + 1 :]}
             if free_variables(loop.var.extent) & inner:
-                raise ScheduleError(f"The extent of '{loop.var.name}' depends on a loop that would be inside it.")
+                raise ScheduleError(
+                    f"The extent of '{loop.var.name}' depends on a loop that would be inside it."
+                )
         for condition in reversed(conditions):
             body = If(condition, body)
         for loop in reversed(placed):

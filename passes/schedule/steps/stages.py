@@ -33,14 +33,18 @@ def _plain_stage(kernel: Kernel, name: str) -> Stage:
     for s in kernel.stages:
         if s.name == name:
             return s
-    raise ScheduleError(f"There is no stage '{name}'; the stages are {', '.join(s.name for s in kernel.stages)}.")
+    raise ScheduleError(
+        f"There is no stage '{name}'; the stages are {', '.join(s.name for s in kernel.stages)}."
+    )
 
 
 def _axis(axes: tuple[Var, ...], stage: str, name: str) -> Var:
     for v in axes:
         if v.name == name:
             return v
-    raise ScheduleError(f"Stage '{stage}' has no axis '{name}' there; it has {', '.join(v.name for v in axes)}.")
+    raise ScheduleError(
+        f"Stage '{stage}' has no axis '{name}' there; it has {', '.join(v.name for v in axes)}."
+    )
 
 
 @dataclass(frozen=True)
@@ -55,9 +59,13 @@ class SplitReduction(Step):
     def apply(self, kernel: Kernel) -> Kernel:
         stage = _plain_stage(kernel, self.stage)
         if not is_splittable(stage):
-            raise ScheduleError(f"Stage '{self.stage}' is not a reduction that starts at the identity of its operation.")
+            raise ScheduleError(
+                f"Stage '{self.stage}' is not a reduction that starts at the identity of its operation."
+            )
         pair = split_reduction(stage, _axis(stage.reduce_axes, self.stage, self.axis), self.lanes)
-        return _with_stages(kernel, tuple(p for s in kernel.stages for p in (pair if s is stage else (s,))))
+        return _with_stages(
+            kernel, tuple(p for s in kernel.stages for p in (pair if s is stage else (s,)))
+        )
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,9 @@ class CacheWrite(Step):
         stage = _plain_stage(kernel, self.stage)
         if any(t is not a for t, a in zip(stage.targets, stage.axes, strict=True)):
             raise ScheduleError(f"Stage '{self.stage}' does not write its buffer at its own axes.")
-        local = {b: Buffer(f"{b.name}_w", b.dtype, b.shape, b.layout, "workspace") for b in stage.outputs}
+        local = {
+            b: Buffer(f"{b.name}_w", b.dtype, b.shape, b.layout, "workspace") for b in stage.outputs
+        }
         inner = Stage(
             stage.kind, stage.name, stage.axes, stage.reduce_axes, tuple(local.values()), stage.targets,
             stage.accumulators, stage.init, stage.values, stage.exclusive, stage.body,
@@ -80,8 +90,13 @@ class CacheWrite(Step):
         for number, (b, own) in enumerate(local.items()):
             name = f"{stage.name}_out{number or ''}"
             renamed = {v: Var(v.name.replace(stage.name, name, 1), v.extent) for v in stage.axes}
-            copies.append(map_stage(name, tuple(renamed.values()), b, Read(own, tuple(renamed.values()))))
-        return _with_stages(kernel, tuple(p for s in kernel.stages for p in ((inner, *copies) if s is stage else (s,))))
+            copies.append(
+                map_stage(name, tuple(renamed.values()), b, Read(own, tuple(renamed.values())))
+            )
+        return _with_stages(
+            kernel,
+            tuple(p for s in kernel.stages for p in ((inner, *copies) if s is stage else (s,))),
+        )
 
 
 @dataclass(frozen=True)
@@ -119,7 +134,9 @@ class PadAxis(Step):
         def redirected(s: Stage) -> Stage:
             return map_stage_expressions(s, lambda e: rewrite(e, leaf))
 
-        return _with_stages(kernel, tuple(padded if s is stage else redirected(s) for s in kernel.stages))
+        return _with_stages(
+            kernel, tuple(padded if s is stage else redirected(s) for s in kernel.stages)
+        )
 
 
 def _check_padding(stage: Stage, axis: Var, factor: int) -> None:
@@ -128,4 +145,6 @@ def _check_padding(stage: Stage, axis: Var, factor: int) -> None:
         for read in reads(value):
             for d, i in enumerate(read.indices):
                 if i is axis and (d, factor) not in read.buffer.layout.blocks:
-                    raise ScheduleError(f"'{read.buffer.name}' is not stored in blocks of {factor} along that axis.")
+                    raise ScheduleError(
+                        f"'{read.buffer.name}' is not stored in blocks of {factor} along that axis."
+                    )

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worker that takes a kernel all the way: schedule, proof, LLVM IR, object.
+
+It reads the text of an unscheduled kernel and answers with what the compiler needs to know of the result, and the object.
+Everything may fail or crash here without harm to the process that compiles the model.
+"""
+
+import os
+import resource
+import sys
+from typing import IO, Any
+
+from tilewright.codegen.llvm.kernel import emit_kernel
+from tilewright.codegen.llvm.worker import Compiler, read_message, write_message
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.expr import ONE
+from tilewright.ir.loop import For, Kernel
+from tilewright.ir.loop_parser import parse_kernel
+from tilewright.ir.target import Target
+from tilewright.passes.loop.workspace import workspace_bytes
+from tilewright.passes.lower.work import work_estimate
+from tilewright.passes.schedule.schedule import schedule_text
+from tilewright.passes.schedule.select import schedule_kernel
+
+
+def compile_kernel(kernel: Kernel, target: Target, llvm: Compiler) -> tuple[dict[str, Any], bytes]:
+    """What is known of the compiled kernel, and its object."""
+    scheduled = schedule_kernel(kernel, target)
+    body = scheduled.kernel.body
+    tasks = body.var.extent if isinstance(body, For) and body.kind == "parallel" else ONE
+    text = emit_kernel(scheduled.kernel, target)
+    code = llvm.compile(text, target.triple, target.feature_text, 2, False)
+    facts = {
+        "template": scheduled.template,
+        "schedule": schedule_text(scheduled.schedule),
+        "proof_ms": scheduled.proof.seconds * 1e3,
+        "tasks": str(tasks),
+        "workspace": str(workspace_bytes(scheduled.kernel)),
+        "work": str(work_estimate(kernel)),
+        "text": str(scheduled.kernel),
+    }
+    return facts, code
+
+
+def serve(source: IO[bytes], sink: IO[bytes]) -> None:
+    """Answer requests until the other side closes the pipe."""
+    llvm = Compiler()
+    while (message := read_message(source)) is not None:
+        header, payload = message
+        target = Target(header["arch"], tuple(header["features"]), *header["sizes"])
+        try:
+            facts, code = compile_kernel(parse_kernel(payload.decode()), target, llvm)
+        except (TilewrightError, RuntimeError) as error:
+            write_message(sink, {"error": str(error)}, b"")
+        else:
+            write_message(sink, facts, code)
+
+
+def main() -> None:
+    """Serve on standard input and output; whatever else prints goes to standard error."""
+    sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    serve(sys.stdin.buffer, sink)

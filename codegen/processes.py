@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reused worker processes that answer messages on pipes.
+
+A pool starts a worker when a job finds none idle, up to its size, and keeps it. A worker that crashes, hangs or breaks its pipe
+costs that one job a CodegenError; the process is replaced. Workers are plain child processes that run a script, not
+``multiprocessing``: a user's program needs no main guard, and nothing is pickled.
+"""
+
+import contextlib
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import IO, Any
+
+from tilewright.codegen.llvm.worker import read_message, write_message
+from tilewright.ir.errors import CodegenError
+
+Answer = tuple[dict[str, Any], bytes]
+
+
+class Worker:
+    """One process that runs ``command`` and answers each message with one message."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self._process = subprocess.Popen(
+            list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
+        )
+
+    def request(self, what: str, header: dict[str, Any], payload: bytes, timeout: float) -> Answer:
+        """The answer to a message; CodegenError naming ``what`` if there is none, or if it holds an error."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        expired = threading.Event()
+
+        def expire() -> None:
+            expired.set()
+            self._process.kill()
+
+        timer = threading.Timer(timeout, expire)
+        timer.start()
+        try:
+            write_message(self._process.stdin, header, payload)
+            answer = read_message(self._process.stdout)
+        except OSError:
+            answer = None
+        finally:
+            timer.cancel()
+        if answer is None:
+            self.close()
+            reason = f"took longer than {timeout:g} s" if expired.is_set() else self._last_words()
+            raise CodegenError(f"Compiling '{what}' failed: the worker {reason}.")
+        if "error" in answer[0]:
+            raise CodegenError(f"Compiling '{what}' failed: {answer[0]['error'].strip()}")
+        return answer
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def _last_words(self) -> str:
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        told = next((x for x in lines if "LLVM ERROR" in x), lines[-1] if lines else "no message")
+        return f"ended with status {self._process.returncode} ({told})"
+
+    def close(self) -> None:
+        """End the process; it is never left behind."""
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        self._process.kill()
+        self._process.wait()
+
+
+class WorkerPool:
+    """Threads that each hand one job at a time to an idle worker."""
+
+    def __init__(self, command: Sequence[str], size: int) -> None:
+        self.process_id = os.getpid()
+        self._command = command
+        self._idle: list[Worker] = []
+        self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(size, thread_name_prefix="tilewright-worker")
+
+    def submit(
+        self, what: str, header: dict[str, Any], payload: bytes, timeout: float
+    ) -> Future[Answer]:
+        """Hand a message to a worker; see :meth:`Worker.request`."""
+        return self._threads.submit(self._run, what, header, payload, timeout)
+
+    def _run(self, what: str, header: dict[str, Any], payload: bytes, timeout: float) -> Answer:
+        with self._lock:
+            worker = self._idle.pop() if self._idle else None
+        if worker is None or not worker.alive:
+            worker = Worker(self._command)
+        try:
+            return worker.request(what, header, payload, timeout)
+        finally:
+            if worker.alive:
+                with self._lock:
+                    self._idle.append(worker)

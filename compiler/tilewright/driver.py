@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver: from a model to an artifact, one function call for each arrow of the architecture.
+
+    import -> graph passes -> lower -> schedule and prove -> emit -> LLVM -> link
+
+Kernels of equal form are scheduled, proven and compiled once. What one kernel's form costs (schedule, proof, code) is kept in
+the compile cache under that form; a second compilation of the same kernel imports neither islpy nor llvmlite.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tilewright.codegen.artifact import (
+    KernelInfo,
+    Manifest,
+    PortInfo,
+    SymbolInfo,
+    TargetInfo,
+    artifact_bytes,
+    write_artifact,
+)
+from tilewright.codegen.cache import CompileCache
+from tilewright.codegen.kernels import CompiledKernel, compile_kernels
+from tilewright.codegen.link import link_image
+from tilewright.codegen.llvm.compile import compile_many
+from tilewright.codegen.llvm.host import EmittedHost, emit_host
+from tilewright.frontends import import_model
+from tilewright.ir.expr import UNBOUNDED, Const, Expr, Symbol
+from tilewright.ir.graph import Module, Node, Value
+from tilewright.ir.layout_data import pack
+from tilewright.ir.loop import HostProgram
+from tilewright.ir.ops.group import Group
+from tilewright.ir.simplify import substitute
+from tilewright.ir.target import Target
+from tilewright.ir.verify_graph import verify_module
+from tilewright.passes.host import LaunchSpec, build_host
+from tilewright.passes.lower.kernel import Lowered, lower_group
+from tilewright.passes.manager import (
+    Dump,
+    Instrument,
+    PassContext,
+    PassTime,
+    Time,
+    Verify,
+    run_passes,
+)
+from tilewright.pipeline import graph_passes
+
+Progress = Callable[[str, int, int], None]
+HOST_SYMBOL = "tw_host"
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """What a compilation may be told; see the command line for the meaning of each."""
+
+    numerics: str = "default"
+    disabled: frozenset[str] = frozenset()
+    verify: bool = False
+    dump_ir: Path | None = None
+    cache: bool = True
+    cache_dir: Path | None = None
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """One form of kernel: how often it is launched, the schedule it got, and what the proof cost in milliseconds."""
+
+    name: str
+    launches: int
+    template: str
+    schedule: str
+    proof_ms: float
+    origin: str
+    cached: bool
+
+
+@dataclass
+class Report:
+    """Where the time of a compilation went, and what came out."""
+
+    phases: list[tuple[str, float]] = field(default_factory=list)
+    passes: list[PassTime] = field(default_factory=list)
+    kernels: list[KernelRow] = field(default_factory=list)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.phases.append((name, time.perf_counter() - start))
+
+
+@dataclass
+class Build:
+    """A compiled model: the three parts of an artifact, and the report."""
+
+    manifest: Manifest
+    constants: list[Any]
+    image: bytes
+    report: Report
+
+    def save(self, path: "str | Path") -> None:
+        """Write the artifact; the file appears whole or not at all."""
+        write_artifact(path, self.manifest, self.constants, self.image)
+
+    def to_bytes(self) -> bytes:
+        """The artifact in memory."""
+        return artifact_bytes(self.manifest, self.constants, self.image)
+
+
+def build(
+    source: Any,
+    target: Target,
+    shapes: Mapping[str, Sequence[int | str]] | None = None,
+    options: CompileOptions | None = None,
+    progress: Progress | None = None,
+) -> Build:
+    """Compile a model (path, bytes or ModelProto) for a target.
+
+    ``shapes`` fixes or names dims of inputs; ``progress`` is told (phase, done, of). TilewrightError if the model cannot be
+    compiled.
+    """
+    options = options or CompileOptions()
+    report = Report()
+    with report.phase("import"):
+        module = import_model(source, shapes)
+    with report.phase("graph passes"):
+        optimize(module, target, options, report)
+    return build_module(module, target, options, report, progress)
+
+
+def optimize(module: Module, target: Target, options: CompileOptions, report: Report) -> None:
+    """Run the graph passes of the pipeline on an imported module."""
+    timer = Time()
+    instruments: list[Instrument] = [timer]
+    if options.verify:
+        instruments.append(Verify(verify_module))
+    if options.dump_ir is not None:
+        instruments.append(Dump(options.dump_ir))
+    context = PassContext(target, options.numerics, options.disabled)
+    run_passes(module, graph_passes(), context, instruments)
+    report.passes += timer.rows
+
+
+def build_module(
+    module: Module,
+    target: Target,
+    options: CompileOptions,
+    report: Report,
+    progress: Progress | None = None,
+) -> Build:
+    """Compile a module whose nodes are constants, reshapes and groups."""
+    with report.phase("lower"):
+        lowered = [
+            lower_group(n, module.constants) for n in module.graph.nodes if isinstance(n.op, Group)
+        ]
+    with report.phase("kernels"):
+        cache = CompileCache(options.cache_dir) if options.cache else None
+        kernels = compile_kernels(
+            {low.kernel.name: low.kernel for low in lowered}, target, cache, progress
+        )
+    with report.phase("host program"):
+        host = build_host(module, [_launch(low, kernels[low.kernel.name]) for low in lowered])
+        emitted = emit_host(host.program, target, HOST_SYMBOL)
+        (host_code,) = compile_many([emitted.text], target, external=list(kernels), cache=cache)
+    _note_kernels(report, lowered, kernels)
+    if options.dump_ir is not None:
+        _dump_kernels(options.dump_ir, lowered, kernels, host.program)
+    with report.phase("link"):
+        image = link_image([host_code, *(k.code for k in kernels.values())], HOST_SYMBOL)
+    constants = [pack(module.constants[ref], layout) for ref, layout in host.constants]
+    manifest = _manifest(module, target, options, emitted, image.symbols[HOST_SYMBOL])
+    return Build(manifest, constants, image.code, report)
+
+
+def _launch(low: Lowered, kernel: CompiledKernel) -> LaunchSpec:
+    """The call of a kernel, its sizes as expressions over the model's dims."""
+    dims: dict[Expr, Expr] = dict(zip(low.kernel.symbols, low.scalars, strict=True))
+    node = _node_of(low.results)
+    return LaunchSpec(
+        node,
+        low.kernel.name,
+        low.arguments,
+        low.results,
+        low.scalars,
+        substitute(kernel.tasks, dims),
+        substitute(kernel.work, dims),
+        substitute(kernel.workspace, dims),
+        low.origin,
+    )
+
+
+def _node_of(results: tuple[Value, ...]) -> Node:
+    node = results[0].producer
+    assert node is not None
+    return node
+
+
+def _note_kernels(
+    report: Report, lowered: list[Lowered], kernels: Mapping[str, CompiledKernel]
+) -> None:
+    origins: dict[str, list[str]] = {}
+    for low in lowered:
+        origins.setdefault(low.kernel.name, []).append(low.origin)
+    report.kernels += [
+        KernelRow(
+            name, len(origins[name]), k.template, k.schedule, k.proof_ms, origins[name][0], k.cached
+        )
+        for name, k in kernels.items()
+    ]
+
+
+def _dump_kernels(
+    folder: Path, lowered: list[Lowered], kernels: Mapping[str, CompiledKernel], host: HostProgram
+) -> None:
+    """Write each kernel's form and schedule, and the host program, beside the graphs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    seen: set[str] = set()
+    for low in lowered:
+        name = low.kernel.name
+        if name in seen:
+            continue
+        seen.add(name)
+        text = f"// {low.origin}\n{low.kernel}\n\n// schedule: {kernels[name].schedule}\n{kernels[name].text}\n"
+        (folder / f"kernel-{len(seen):03d}-{name}.ir").write_text(text, encoding="utf-8")
+    (folder / "host.ir").write_text(f"{host}\n", encoding="utf-8")
+
+
+def _manifest(
+    module: Module, target: Target, options: CompileOptions, emitted: EmittedHost, entry: int
+) -> Manifest:
+    def port(name: str, v: Value) -> PortInfo:
+        dims = tuple(int(d.literal) if isinstance(d, Const) else str(d) for d in v.type.shape)
+        return PortInfo(name, v.type.dtype.full_name, dims)
+
+    def symbol(s: Symbol) -> SymbolInfo:
+        return SymbolInfo(s.name, s.lo, None if s.hi >= UNBOUNDED else s.hi, s.multiple)
+
+    graph = module.graph
+    return Manifest(
+        TargetInfo(target.arch.replace("-", "_"), target.features, target.triple, target.cores),
+        tuple(map(port, module.input_names, graph.inputs)),
+        tuple(map(port, module.output_names, graph.outputs)),
+        entry,
+        HOST_SYMBOL,
+        tuple(symbol(s) for s in module.symbols.values()),
+        tuple(emitted.messages),
+        tuple(KernelInfo(name, origin) for name, origin in emitted.calls),
+        options.numerics,
+    )
