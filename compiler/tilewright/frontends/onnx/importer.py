@@ -29,7 +29,7 @@ from tilewright.frontends.onnx.shapes import Unknown
 from tilewright.frontends.onnx.symbols import Symbols
 from tilewright.frontends.onnx.tensors import dtype_of, sparse_to_array, to_array
 from tilewright.ir.dtypes import DType, from_numpy
-from tilewright.ir.errors import FrontendError, TypeInferenceError
+from tilewright.ir.errors import FrontendError, TypeInferenceError, UnsupportedOperatorError
 from tilewright.ir.expr import Const
 from tilewright.ir.graph import Builder, Graph, Module, Value
 from tilewright.ir.op import Array, Op
@@ -296,9 +296,10 @@ class Importer:
         shown = "; ".join(listed[:50]) + (
             f"; and {len(listed) - 50} more" if len(listed) > 50 else ""
         )
-        raise FrontendError(
+        raise UnsupportedOperatorError(
             f"The model uses operators that are not supported: {shown}. "
-            "Export it with other operators, or add handlers for these."
+            "Export it with other operators, or add handlers for these.",
+            self._unsupported,
         )
 
     # --- emitting and data ---
