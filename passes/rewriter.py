@@ -16,6 +16,7 @@ from tilewright.ir.graph import Builder, ConstantStore, Graph, Module, Node, Val
 Rule = Callable[[Node, Builder], Sequence[Value] | Value | None]
 
 _MOST_REWRITES_PER_NODE = 200
+_FEW_USES = 8
 
 
 def graphs_of(module: Module) -> Iterator[Graph]:
@@ -103,8 +104,8 @@ class Rewriter:
             operand.uses.remove((node, position))
             if operand.producer is not None:
                 self._push([operand.producer])
-            # Rules that ask for a single use may now apply to the last user.
-            if operand.use_count == 1:
+            # Rules that ask for few or alike uses may now apply to the users that are left.
+            if operand.use_count <= _FEW_USES:
                 self._push(operand.users)
         node.operands = []
 

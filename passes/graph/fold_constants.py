@@ -61,13 +61,21 @@ class FoldConstants(Pass):
         if not all(t.is_static for t in results) or has_symbolic_attributes(node.op):
             return False
         grown = sum(map(_bytes, results))
-        if grown > self.cap or grown > max(_SMALL, 2 * sum(map(_bytes, operands))):
+        given = sum(map(_bytes, operands))
+        if grown > self.cap:
             return False
-        if node.op.name == "broadcast_to" and grown > sum(map(_bytes, operands)):
+        if node.op.name == "broadcast_to":
+            return grown <= given or any(map(_needs_bytes, node.result.users))
+        if grown > max(_SMALL, 2 * given):
             return False
         if is_contraction(node):
             return _multiplications(node) <= self.work
         return True
+
+
+def _needs_bytes(user: Node) -> bool:
+    """True for ops whose constant operands are rewritten or packed at compile time."""
+    return is_contraction(user) or user.op.name == "batch_norm"
 
 
 def _bytes(t: TensorType) -> int:

@@ -24,6 +24,11 @@ from tilewright.passes.rewriter import rewrite_module
 from tilewright.passes.rules.matching import only_use
 from tilewright.passes.rules.movement import reshape_chain, transpose_chain
 from tilewright.passes.rules.sinking import elementwise_of_reshape
+from tilewright.passes.rules.unit_dims import (
+    elementwise_of_unsqueeze,
+    squeezed_matmul,
+    squeezed_transpose,
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,9 @@ class SinkTransposes(Pass):
         rules = (
             transpose_chain,
             reshape_chain,
+            squeezed_transpose,
+            squeezed_matmul,
+            elementwise_of_unsqueeze,
             transpose_of_merge,
             elementwise_of_transpose,
             elementwise_of_reshape,
