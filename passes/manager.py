@@ -136,9 +136,9 @@ def run_passes(
 ) -> bool:
     """Run passes in order, except those switched off; True if any changed the module."""
     context = context or PassContext()
-    unknown = sorted(context.disabled - _classes().keys())
+    unknown = sorted(context.disabled - registered_passes().keys())
     if unknown:
-        raise PassError(_unknown("pass", unknown[0], _classes()))
+        raise PassError(_unknown("pass", unknown[0], registered_passes()))
     any_changed = False
     number = 0
     for each in passes:
@@ -174,9 +174,9 @@ def parse_pipeline(text: str) -> list[Pass]:
 
 
 def _make(name: str, options: str) -> Pass:
-    cls = _classes().get(name)
+    cls = registered_passes().get(name)
     if cls is None:
-        raise PassError(_unknown("pass", name, _classes()))
+        raise PassError(_unknown("pass", name, registered_passes()))
     types = {f.name.replace("_", "-"): f.name for f in fields(cls)}
     hints = get_type_hints(cls)
     values: dict[str, Any] = {}
@@ -221,7 +221,7 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"'{n}'" for n in names)
 
 
-def _classes() -> dict[str, type[Pass]]:
+def registered_passes() -> dict[str, type[Pass]]:
     """The registry, with every graph pass of this package loaded."""
     package = importlib.import_module("tilewright.passes.graph")
     for entry in pkgutil.iter_modules(package.__path__):

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tilewright compile``: a model file in, an artifact out."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tilewright.cli.arguments import (
+    CacheDirOption,
+    JsonOption,
+    NoCacheOption,
+    Numerics,
+    NumericsOption,
+    QuietOption,
+    ShapeOption,
+    check_writable,
+    parse_shapes,
+)
+from tilewright.cli.progress import progress_display
+from tilewright.cli.terminal import (
+    command,
+    port_text,
+    say,
+    say_json,
+    say_table,
+    size_text,
+)
+
+if TYPE_CHECKING:
+    from tilewright.driver import Build, Report
+
+EXAMPLES = """\b
+Examples:
+  tilewright compile model.onnx
+  tilewright compile model.onnx -o model.tw --target x86-64-v3
+  tilewright compile model.onnx --shape x=1,3,224,224 --time-passes
+  tilewright compile model.onnx --target aarch64+dotprod,cores=4 --dump-ir ir/
+"""
+
+
+@command
+def compile_model(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The artifact; else MODEL's name.tw."),
+    ] = None,
+    target: Annotated[
+        str,
+        typer.Option(
+            "--target",
+            metavar="TARGET",
+            help="'native', or ARCH-LEVEL+FEATURE...,cores=N such as 'x86-64-v3'.",
+        ),
+    ] = "native",
+    shape: ShapeOption = None,
+    numerics: NumericsOption = Numerics.default,
+    disable: Annotated[
+        list[str] | None,
+        typer.Option("--disable", metavar="PASS", help="Leave a graph pass out. Repeatable."),
+    ] = None,
+    dump_ir: Annotated[
+        Path | None,
+        typer.Option("--dump-ir", metavar="DIR", help="Write the IR after each pass there."),
+    ] = None,
+    time_passes: Annotated[
+        bool, typer.Option("--time-passes", help="Show what each phase and pass took.")
+    ] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Check the IR after each pass.")] = False,
+    no_cache: NoCacheOption = False,
+    cache_dir: CacheDirOption = None,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Compile a model to an artifact (.tw).
+
+    An artifact runs without the compiler, from Python and from C. Symbolic dims stay symbolic: one artifact serves all their sizes.
+    """
+    from tilewright.api import CompileOptions, choose_target
+    from tilewright.driver import build
+
+    path = output or Path(model.with_suffix(".tw").name)
+    shapes = parse_shapes(shape)
+    check_writable(path)
+    options = CompileOptions(
+        numerics.value, frozenset(disable or ()), verify, dump_ir, not no_cache, cache_dir
+    )
+    start = time.perf_counter()
+    chosen = choose_target(target)
+    with progress_display(quiet) as progress:
+        built = build(str(model), chosen, shapes, options, progress)
+        built.save(path)
+    seconds = time.perf_counter() - start
+    if json:
+        say_json(_as_json(built, path, seconds))
+        return
+    if not quiet:
+        _say_summary(built, path, seconds)
+    if time_passes:
+        _say_times(built.report)
+
+
+def _say_summary(built: "Build", path: Path, seconds: float) -> None:
+    forms = len(built.report.kernels)
+    launches = sum(kernel.launches for kernel in built.report.kernels)
+    size = size_text(path.stat().st_size)
+    say(f"Wrote '{path}': {size}, {launches} kernels of {forms} forms, in {seconds:.2f} s.")
+    for word, ports in (("input", built.manifest.inputs), ("output", built.manifest.outputs)):
+        for port in ports:
+            say(f"  {word:6}  {port.name}: {port_text(port.dtype, port.shape)}")
+
+
+def _say_times(report: "Report") -> None:
+    total = sum(seconds for _, seconds in report.phases) or 1.0
+    say("")
+    say_table(
+        ("phase", "ms", "%"),
+        [(n, f"{1e3 * s:.1f}", f"{100 * s / total:.0f}") for n, s in report.phases],
+        right="ms,%",
+    )
+    say("")
+    say_table(
+        ("pass", "ms", "nodes", "changed"),
+        [
+            (row.name, f"{1e3 * row.seconds:.1f}", str(row.nodes), "yes" if row.changed else "no")
+            for row in report.passes
+        ],
+        right="ms,nodes",
+    )
+    say("")
+    say_table(
+        ("kernel", "launches", "proof ms", "cached", "schedule", "origin"),
+        [
+            (
+                k.name,
+                str(k.launches),
+                f"{k.proof_ms:.1f}",
+                "yes" if k.cached else "no",
+                k.template,
+                k.origin,
+            )
+            for k in report.kernels
+        ],
+        right="launches,proof ms",
+    )
+
+
+def _as_json(built: "Build", path: Path, seconds: float) -> dict[str, Any]:
+    manifest, report = built.manifest, built.report
+
+    def ports(rows: Any) -> list[dict[str, Any]]:
+        return [{"name": p.name, "dtype": p.dtype, "shape": list(p.shape)} for p in rows]
+
+    return {
+        "output": str(path),
+        "bytes": path.stat().st_size,
+        "seconds": seconds,
+        "target": {
+            "arch": manifest.target.arch,
+            "features": list(manifest.target.features),
+            "cores": manifest.target.cores,
+        },
+        "numerics": manifest.numerics,
+        "inputs": ports(manifest.inputs),
+        "outputs": ports(manifest.outputs),
+        "phases": [{"name": name, "seconds": took} for name, took in report.phases],
+        "passes": [
+            {"name": p.name, "seconds": p.seconds, "changed": p.changed, "nodes": p.nodes}
+            for p in report.passes
+        ],
+        "kernels": [
+            {
+                "name": k.name,
+                "launches": k.launches,
+                "template": k.template,
+                "schedule": k.schedule,
+                "proof_ms": k.proof_ms,
+                "cached": k.cached,
+                "origin": k.origin,
+            }
+            for k in report.kernels
+        ],
+    }

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tilewright inspect``: what an artifact or a model file holds."""
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tilewright.cli.arguments import JsonOption
+from tilewright.cli.terminal import command, port_text, say, say_json, say_table, size_text
+
+if TYPE_CHECKING:
+    import onnx
+
+EXAMPLES = """\b
+Examples:
+  tilewright inspect model.tw
+  tilewright inspect model.onnx
+  tilewright inspect model.tw --json
+"""
+
+
+@command
+def inspect_model(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="An artifact (.tw) or an ONNX file.")
+    ],
+    json: JsonOption = False,
+) -> None:
+    """Show what an artifact or a model holds.
+
+    For a model that is also which of its operators are not supported.
+    """
+    if model.suffix == ".tw":
+        facts = artifact_facts(model)
+        show = _say_artifact
+    else:
+        facts = model_facts(model)
+        show = _say_model
+    if json:
+        say_json(facts)
+    else:
+        show(facts)
+
+
+# --- artifacts ---
+
+
+def artifact_facts(path: Path) -> dict[str, Any]:
+    """What an artifact says about itself; also for one that this machine cannot run."""
+    from tilewright import runtime
+    from tilewright.errors import TargetMismatchError
+    from tilewright.runtime.artifact import HEADER_BYTES, parse_header, read_manifest
+
+    manifest = read_manifest(path)
+    with open(path, "rb") as file:
+        header = parse_header(file.read(HEADER_BYTES))
+    try:
+        runtime.load(path)
+        refusal = None
+    except TargetMismatchError as error:
+        refusal = str(error)
+    launches = Counter(row["name"] for row in manifest["kernels"])
+    first = {row["name"]: row["origin"] for row in reversed(manifest["kernels"])}
+    return {
+        "kind": "artifact",
+        "file": str(path),
+        "bytes": {
+            "file": header.file_bytes,
+            "constants": header.constants.bytes,
+            "code": header.code.bytes,
+            "manifest": header.manifest.bytes,
+        },
+        "tool": manifest["tool"],
+        "target": manifest["target"],
+        "runs_here": refusal is None,
+        "refusal": refusal,
+        "numerics": manifest["numerics"],
+        "inputs": manifest["inputs"],
+        "outputs": manifest["outputs"],
+        "symbols": manifest["symbols"],
+        "constants": len(manifest["constants"]),
+        "kernels": [
+            {"name": name, "launches": count, "origin": first[name]}
+            for name, count in launches.items()
+        ],
+        "notes": manifest["notes"],
+    }
+
+
+def _say_artifact(facts: dict[str, Any]) -> None:
+    target = facts["target"]
+    sizes = {name: size_text(count) for name, count in facts["bytes"].items()}
+    say(f"artifact  {facts['file']}, {sizes['file']}, by {facts['tool']}")
+    say(f"target    {target['arch']}, schedules for {target['cores']} cores")
+    say(f"features  {' '.join(target['features']) or 'none beyond the base'}")
+    say(f"runs here {'yes' if facts['runs_here'] else 'no: ' + facts['refusal']}")
+    say(f"numerics  {facts['numerics']}")
+    say(f"constants {facts['constants']}, {sizes['constants']}")
+    say(f"code      {sizes['code']}")
+    _say_ports(facts)
+    for row in facts["symbols"]:
+        upper = "" if row["hi"] is None else f" to {row['hi']}"
+        multiple = f", a multiple of {row['multiple']}" if row["multiple"] != 1 else ""
+        say(f"symbol    {row['name']}: from {row['lo']}{upper}{multiple}")
+    launches = sum(row["launches"] for row in facts["kernels"])
+    say(f"kernels   {launches} launches of {len(facts['kernels'])} forms")
+    say("")
+    rows = [(row["name"], str(row["launches"]), row["origin"]) for row in facts["kernels"]]
+    say_table(("kernel", "launches", "origin of the first"), rows, right="launches")
+
+
+def _say_ports(facts: dict[str, Any]) -> None:
+    for word in ("input", "output"):
+        for row in facts[f"{word}s"]:
+            say(f"{word:9} {row['name']}: {port_text(row['dtype'], row['shape'])}")
+
+
+# --- model files ---
+
+
+def model_facts(path: Path) -> dict[str, Any]:
+    """What a model file holds, and whether it can be imported."""
+    from tilewright.errors import FrontendError, UnsupportedOperatorError
+    from tilewright.frontends import import_model
+    from tilewright.frontends.onnx.limits import Limits
+    from tilewright.frontends.onnx.load import load_model
+
+    loaded = load_model(path, Limits())
+    graph = loaded.proto.graph
+    facts: dict[str, Any] = {
+        "kind": "onnx",
+        "file": str(path),
+        "bytes": path.stat().st_size,
+        "producer": f"{loaded.proto.producer_name} {loaded.proto.producer_version}".strip(),
+        "opsets": {domain or "ai.onnx": version for domain, version in loaded.opsets.items()},
+        "operators": dict(Counter(_operators(graph, loaded.proto.functions)).most_common()),
+        "inputs": [],
+        "outputs": [],
+        "symbols": [],
+        "parameters": sum(_elements(tensor) for tensor in graph.initializer),
+        "unsupported": {},
+        "refusal": None,
+    }
+    try:
+        module = import_model(str(path))
+    except UnsupportedOperatorError as error:
+        return facts | {"unsupported": error.operators}
+    except FrontendError as error:
+        return facts | {"refusal": str(error)}
+
+    def port(name: str, value: Any) -> dict[str, Any]:
+        dims = [d if isinstance(d, int) else str(d) for d in map(_plain, value.type.shape)]
+        return {"name": name, "dtype": value.type.dtype.full_name, "shape": dims}
+
+    facts["inputs"] = list(map(port, module.input_names, module.graph.inputs))
+    facts["outputs"] = list(map(port, module.output_names, module.graph.outputs))
+    facts["symbols"] = list(module.symbols)
+    return facts
+
+
+def _plain(dim: Any) -> Any:
+    from tilewright.ir.expr import Const
+
+    return int(dim.literal) if isinstance(dim, Const) else dim
+
+
+def _operators(graph: "onnx.GraphProto", functions: Any) -> list[str]:
+    """The operators of a model's graph, its sub-graphs and its functions, one entry a node."""
+    found: list[str] = []
+    waiting = [graph.node, *(f.node for f in functions)]
+    while waiting:
+        for node in waiting.pop():
+            domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
+            found.append(domain + node.op_type)
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    waiting.append(attribute.g.node)
+                waiting += [g.node for g in attribute.graphs]
+    return found
+
+
+def _elements(tensor: "onnx.TensorProto") -> int:
+    count = 1
+    for dim in tensor.dims:
+        count *= dim
+    return count
+
+
+def _say_model(facts: dict[str, Any]) -> None:
+    opsets = ", ".join(f"{domain} {version}" for domain, version in facts["opsets"].items())
+    say(f"model     {facts['file']}, {size_text(facts['bytes'])}")
+    say(f"producer  {facts['producer'] or 'unknown'}")
+    say(f"opsets    {opsets}")
+    say(f"weights   {facts['parameters']:,} elements")
+    _say_ports(facts)
+    for name in facts["symbols"]:
+        say(f"symbol    {name}")
+    if facts["refusal"]:
+        say(f"supported no: {facts['refusal']}")
+    else:
+        words = ", ".join(f"{name}: {count}" for name, count in facts["unsupported"].items())
+        say(f"supported {'no: ' + words if words else 'yes'}")
+    say("")
+    rows = [(name, str(count)) for name, count in facts["operators"].items()]
+    say_table(("operator", "nodes"), rows, right="nodes")

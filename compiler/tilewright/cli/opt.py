@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tilewright opt``: graph passes on the text of a module, one pipeline at a time."""
+
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tilewright.cli.arguments import Numerics, NumericsOption
+from tilewright.cli.terminal import command, note, say, say_table, wrong_usage
+
+if TYPE_CHECKING:
+    from tilewright.ir.graph import Module
+
+EXAMPLES = """\b
+Examples:
+  tilewright opt x.ir -p canonicalize
+  tilewright opt x.ir -p 'fold-constants{cap=4096},eliminate-dead-code' --constants x.npz
+  tilewright opt model.onnx -p '' -o model.ir
+  tilewright opt --list
+"""
+
+
+@command
+def run_passes_on_text(
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="SOURCE", help="A module's text (.ir; - for standard input), or a model file."
+        ),
+    ] = None,
+    pipeline: Annotated[
+        str | None,
+        typer.Option(
+            "--passes",
+            "-p",
+            metavar="PASSES",
+            help="As 'canonicalize,fold-constants{cap=64}'; else all of a compilation.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Else standard output."),
+    ] = None,
+    constants: Annotated[
+        Path | None,
+        typer.Option(
+            "--constants", metavar="FILE", help="The .npz file with the text's constants."
+        ),
+    ] = None,
+    target: Annotated[str, typer.Option("--target", metavar="TARGET")] = "native",
+    numerics: NumericsOption = Numerics.default,
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Check the module after each pass.")
+    ] = True,
+    time_passes: Annotated[
+        bool, typer.Option("--time-passes", help="Show what each pass took, on standard error.")
+    ] = False,
+    list_passes: Annotated[bool, typer.Option("--list", help="List the passes.")] = False,
+) -> None:
+    """Run graph passes on a module's text.
+
+    The module that comes out is printed. A model file is imported first. Options of passes stand in braces behind their names.
+    """
+    from tilewright.files import replacing
+    from tilewright.ir.target import parse_target
+    from tilewright.ir.verify_graph import verify_module
+    from tilewright.passes.manager import (
+        Instrument,
+        PassContext,
+        Time,
+        Verify,
+        parse_pipeline,
+        run_passes,
+    )
+    from tilewright.pipeline import graph_passes
+
+    if list_passes:
+        _say_passes()
+        return
+    if source is None:
+        wrong_usage("There is no SOURCE. Give a file, or '-' for standard input.")
+    passes = graph_passes() if pipeline is None else parse_pipeline(pipeline)
+    context = PassContext(parse_target(target), numerics.value)
+    module = _read(source, constants)
+    timer = Time()
+    instruments: list[Instrument] = [timer]
+    if verify:
+        verify_module(module)
+        instruments.append(Verify(verify_module))
+    run_passes(module, passes, context, instruments)
+    if output is None:
+        say(str(module))
+    else:
+        with replacing(output) as stream:
+            stream.write(f"{module}\n".encode())
+    if time_passes:
+        for row in timer.rows:
+            changed = "" if row.changed else " (unchanged)"
+            note(f"{1e3 * row.seconds:9.2f} ms  {row.nodes:6} nodes  {row.name}{changed}")
+
+
+def _read(source: Path, constants: Path | None) -> "Module":
+    """The module of a text, with the constants of its side file; or of a model file."""
+    from tilewright.ir.constant_file import load_constants
+    from tilewright.ir.graph import ConstantStore
+    from tilewright.ir.graph_parser import parse_module
+
+    if source.suffix == ".ir" or str(source) == "-":
+        text = sys.stdin.read() if str(source) == "-" else source.read_text(encoding="utf-8")
+        store = ConstantStore() if constants is None else load_constants(constants)
+        return parse_module(text, store)
+    from tilewright.frontends import import_model
+
+    if constants is not None:
+        wrong_usage("A model file has its own constants: --constants is for texts.")
+    return import_model(str(source))
+
+
+def _say_passes() -> None:
+    from tilewright.passes.manager import registered_passes
+
+    rows = []
+    for name, cls in sorted(registered_passes().items()):
+        options = ", ".join(
+            f"{f.name.replace('_', '-')}={_option_text(f.default)}" for f in fields(cls)
+        )
+        summary = (cls.__doc__ or "").strip().splitlines()[0]
+        rows.append((name, options, summary))
+    say_table(("pass", "options", "what it does"), rows)
+
+
+def _option_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

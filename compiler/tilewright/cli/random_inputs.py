@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random inputs for a compiled model, with sizes for its symbolic dims.
+
+A symbol gets its size from an array that is given, else from ``--size``, else the least size that
+its bounds allow, but 1 at least.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.dtypes import INDEX
+from tilewright.ir.errors import ParseError
+from tilewright.ir.expr import Expr, Symbol
+from tilewright.ir.expr_parser import ExprParser
+from tilewright.ir.simplify import evaluate
+from tilewright.model import CompiledModel
+from tilewright.runtime.arrays import Array
+from tilewright.runtime.context import Port
+from tilewright.runtime.dtypes import BY_NAME
+from tilewright.runtime.errors import ArgumentError, InputError
+
+
+def random_inputs(
+    model: CompiledModel, given: Mapping[str, Array], sizes: Mapping[str, int], seed: int
+) -> dict[str, Array]:
+    """An array for each input that is not given.
+
+    Floats are normal, integers from 0 to 9 (or what the type holds). InputError for a size that is
+    no symbol's.
+    """
+    symbols = {row["name"]: row for row in model.manifest["symbols"]}
+    unknown = sorted(set(sizes) - set(symbols))
+    if unknown:
+        known = ", ".join(f"'{name}'" for name in symbols) or "none"
+        raise InputError(f"'{unknown[0]}' is no symbolic dim: the model's are {known}.")
+    values = {name: _least(row) for name, row in symbols.items()}
+    values |= _sizes_of(model.inputs, given) | dict(sizes)
+    generator = np.random.default_rng(seed)
+    return {
+        port.name: _random(generator, port, tuple(_extent(dim, values) for dim in port.shape))
+        for port in model.inputs
+        if port.name not in given
+    }
+
+
+def _least(row: Mapping[str, Any]) -> int:
+    """The least size of a symbol that is not zero."""
+    multiple = int(row["multiple"])
+    return max(1, -(-max(1, int(row["lo"])) // multiple) * multiple)
+
+
+def _sizes_of(ports: list[Port], given: Mapping[str, Array]) -> dict[str, int]:
+    """The sizes that arrays give to the symbols that are dims of their own."""
+    return {
+        dim: extent
+        for port in ports
+        if port.name in given
+        for dim, extent in zip(port.shape, given[port.name].shape)
+        if isinstance(dim, str) and dim.isidentifier()
+    }
+
+
+def _extent(dim: int | str, values: Mapping[str, int]) -> int:
+    if isinstance(dim, int):
+        return dim
+    scope: dict[str, Expr] = {name: Symbol(name) for name in values}
+    parser = ExprParser(dim)
+    parser.scope.update(scope)
+    try:
+        expression = parser.expr()
+    except ParseError as error:
+        raise ArgumentError(f"The dim '{dim}' cannot be computed: give the array.") from error
+    if expression.dtype is not INDEX:
+        raise ArgumentError(f"The dim '{dim}' is no integer: give the array.")
+    return evaluate(expression, values)
+
+
+def _random(generator: np.random.Generator, port: Port, shape: tuple[int, ...]) -> Array:
+    dtype = BY_NAME[port.dtype].numpy
+    if port.dtype == "bool":
+        return generator.integers(0, 2, shape).astype(np.bool_)
+    if port.dtype.startswith(("int", "uint")):
+        bits = BY_NAME[port.dtype].bits
+        most = min(9, (1 << (bits - port.dtype.startswith("int"))) - 1)
+        return generator.integers(0, most, shape, endpoint=True).astype(dtype)
+    values = generator.standard_normal(shape)
+    if dtype.kind == "c":
+        return (values + 1j * generator.standard_normal(shape)).astype(dtype)
+    return values.astype(dtype)

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tilewright run``: a model with inputs from files, or with random ones."""
+
+import re
+import statistics
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tilewright.cli.arguments import (
+    CacheDirOption,
+    JsonOption,
+    NoCacheOption,
+    Numerics,
+    NumericsOption,
+    QuietOption,
+    ShapeOption,
+    ThreadsOption,
+    parse_shapes,
+    parse_sizes,
+    read_inputs,
+)
+from tilewright.cli.progress import progress_display
+from tilewright.cli.terminal import (
+    command,
+    fail,
+    port_text,
+    say,
+    say_json,
+    say_table,
+    wrong_usage,
+)
+
+if TYPE_CHECKING:
+    from tilewright.model import CompiledModel
+    from tilewright.runtime.arrays import Array
+    from tilewright.runtime.model import KernelTime
+
+EXAMPLES = """\b
+Examples:
+  tilewright run model.tw --input x=x.npy --output results/
+  tilewright run model.onnx --random --size batch=4 --repeat 100
+  tilewright run model.tw --random --threads 2 --profile
+  tilewright run model.tw --input inputs.npz --json
+"""
+
+_SHOWN_ELEMENTS = 10
+_JSON_ELEMENTS = 100
+
+
+@command
+def run_model(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="An artifact (.tw), or a model to compile.")
+    ],
+    input: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="NAME=FILE",
+            help="An input from an .npy file, or several from an .npz file. Repeatable.",
+        ),
+    ] = None,
+    random: Annotated[
+        bool,
+        typer.Option(
+            "--random", help="Fill the other inputs: normal floats, integers from 0 to 9."
+        ),
+    ] = False,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the random inputs.")] = 0,
+    size: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--size",
+            metavar="SYMBOL=N",
+            help="A symbolic dim's size in random inputs. Repeatable.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Write outputs there as .npy files."),
+    ] = None,
+    repeat: Annotated[
+        int,
+        typer.Option("--repeat", metavar="N", min=1, help="Run N times more and show the times."),
+    ] = 0,
+    profile: Annotated[bool, typer.Option("--profile", help="Show each kernel's time.")] = False,
+    threads: ThreadsOption = None,
+    shape: ShapeOption = None,
+    numerics: NumericsOption = Numerics.default,
+    no_cache: NoCacheOption = False,
+    cache_dir: CacheDirOption = None,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Run a model, or time it.
+
+    The options --shape, --numerics and --no-cache are for models that are compiled first.
+    """
+    shapes, sizes = parse_shapes(shape), parse_sizes(size)
+    feeds = read_inputs(input)
+    if model.suffix == ".tw":
+        if shapes:
+            wrong_usage("An artifact's shapes are fixed: give --shape to 'tilewright compile'.")
+        from tilewright.model import load
+
+        compiled = load(model, threads)
+    else:
+        from tilewright.api import CompileOptions, compile
+
+        options = CompileOptions(numerics.value, cache=not no_cache, cache_dir=cache_dir)
+        with progress_display(quiet) as progress:
+            compiled = compile(
+                model, shapes=shapes, options=options, threads=threads, progress=progress
+            )
+    _complete(compiled, feeds, sizes, random, seed)
+    outputs = compiled.run(feeds)
+    times = _measure(compiled, feeds, repeat)
+    kernels = compiled.run_profiled(feeds)[1] if profile else []
+    files = _write(outputs, output) if output is not None else {}
+    if json:
+        say_json(_as_json(outputs, files, times, kernels))
+    else:
+        _say(outputs, files, times, kernels)
+
+
+def _complete(
+    model: "CompiledModel",
+    feeds: "dict[str, Array]",
+    sizes: dict[str, int],
+    random: bool,
+    seed: int,
+) -> None:
+    """Adds random arrays for the inputs that are not given."""
+    missing = [port for port in model.inputs if port.name not in feeds]
+    if not missing:
+        return
+    if not random:
+        names = ", ".join(f"'{port.name}'" for port in missing)
+        wrong_usage(f"There is no array for {names}. Give --input NAME=FILE, or --random.")
+    from tilewright.cli.random_inputs import random_inputs
+
+    feeds.update(random_inputs(model, feeds, sizes, seed))
+
+
+def _measure(model: "CompiledModel", feeds: "dict[str, Array]", repeat: int) -> list[float]:
+    times = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        model.run(feeds)
+        times.append(time.perf_counter() - start)
+    return times
+
+
+def file_names(names: list[str]) -> dict[str, str]:
+    """A file name for each output: what names from a model hold never leaves the folder.
+
+    >>> file_names(["y", "a/b", "a:b", "../../etc/passwd"])
+    {'y': 'y.npy', 'a/b': 'a_b.npy', 'a:b': 'a_b_1.npy', '../../etc/passwd': 'etc_passwd.npy'}
+    """
+    result: dict[str, str] = {}
+    for name in names:
+        stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:100].lstrip("._-") or "output"
+        unused, number = stem, 0
+        while f"{unused}.npy" in result.values():
+            number += 1
+            unused = f"{stem}_{number}"
+        result[name] = f"{unused}.npy"
+    return result
+
+
+def _write(outputs: "dict[str, Array]", folder: Path) -> dict[str, Path]:
+    import numpy as np
+
+    from tilewright.files import replacing
+
+    if folder.exists() and not folder.is_dir():
+        fail(f"'{folder}' is no folder. Give --output the name of one.")
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {name: folder / file for name, file in file_names(list(outputs)).items()}
+    for name, path in files.items():
+        with replacing(path) as stream:
+            np.save(stream, outputs[name], allow_pickle=False)
+    return files
+
+
+def _statistics(array: "Array") -> dict[str, float]:
+    """Least, largest and mean value; none for complex or empty arrays."""
+    if not array.size or array.dtype.kind == "c":
+        return {}
+    values = array.astype("float64")
+    return {"min": values.min(), "max": values.max(), "mean": values.mean()}
+
+
+def _time_figures(times: list[float]) -> dict[str, float]:
+    scaled = [1e3 * t for t in times]
+    return {
+        "median_ms": statistics.median(scaled),
+        "min_ms": min(scaled),
+        "max_ms": max(scaled),
+        "mean_ms": statistics.fmean(scaled),
+    }
+
+
+def _say(
+    outputs: "dict[str, Array]",
+    files: dict[str, Path],
+    times: list[float],
+    kernels: "list[KernelTime]",
+) -> None:
+    for name, array in outputs.items():
+        say(f"{name}: {port_text(str(array.dtype), array.shape)}")
+        if 0 < array.size <= _SHOWN_ELEMENTS:
+            say(f"  {array.tolist()}")
+        else:
+            figures = _statistics(array).items()
+            say("  " + ", ".join(f"{word} {value:.6g}" for word, value in figures))
+        if name in files:
+            say(f"  written to '{files[name]}'")
+    if times:
+        figures = _time_figures(times)
+        shown = ", ".join(f"{k.removesuffix('_ms')} {v:.4g} ms" for k, v in figures.items())
+        say(f"{len(times)} runs: {shown}")
+    if kernels:
+        total = sum(k.end_ns - k.begin_ns for k in kernels) or 1
+        rows = [
+            (
+                f"{(k.end_ns - k.begin_ns) / 1e3:.1f}",
+                f"{100 * (k.end_ns - k.begin_ns) / total:.1f}",
+                str(k.tasks),
+                k.name,
+                k.origin,
+            )
+            for k in kernels
+        ]
+        say_table(("us", "%", "tasks", "kernel", "origin"), rows, right="us,%,tasks")
+
+
+def _number(value: Any) -> Any:
+    """A value that JSON can hold; infinities, NaN and complex numbers become texts."""
+    if isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float) and value - value == 0.0:
+        return value
+    return str(value)
+
+
+def _as_json(
+    outputs: "dict[str, Array]",
+    files: dict[str, Path],
+    times: list[float],
+    kernels: "list[KernelTime]",
+) -> dict[str, Any]:
+    rows: dict[str, Any] = {}
+    for name, array in outputs.items():
+        row: dict[str, Any] = {"dtype": str(array.dtype), "shape": list(array.shape)}
+        row |= {word: _number(float(value)) for word, value in _statistics(array).items()}
+        if array.size <= _JSON_ELEMENTS:
+            row["values"] = [_number(v) for v in array.reshape(-1).tolist()]
+        if name in files:
+            row["file"] = str(files[name])
+        rows[name] = row
+    result: dict[str, Any] = {"outputs": rows}
+    if times:
+        result["times"] = {"runs": len(times), **_time_figures(times)}
+    if kernels:
+        result["kernels"] = [
+            {
+                "name": k.name,
+                "origin": k.origin,
+                "microseconds": (k.end_ns - k.begin_ns) / 1e3,
+                "tasks": k.tasks,
+            }
+            for k in kernels
+        ]
+    return result
