@@ -404,7 +404,18 @@ def bcast(a: Operand, b: Operand) -> Expr:
         return a
     if isinstance(b, Const) or lower(b) > 1:
         return b
+    if b in _bcast_arms(a):
+        return a
+    if a in _bcast_arms(b):
+        return b
     return IndexOp("bcast", *sorted((a, b), key=str))
+
+
+def _bcast_arms(e: Expr) -> list[Expr]:
+    """The dims that a broadcast joins: joining one of them again changes nothing."""
+    if isinstance(e, IndexOp) and e.op == "bcast":
+        return [e, *_bcast_arms(e.a), *_bcast_arms(e.b)]
+    return [e]
 
 
 INDEX_OPS: dict[str, Callable[[Operand, Operand], Expr]] = {
@@ -479,7 +490,7 @@ def cast(x: Expr, dtype: DType) -> Expr:
     """A conversion; none if the type is right already, and done at once for a number of dims."""
     if x.dtype is dtype:
         return x
-    if x.dtype is INDEX and isinstance(x, Const):
+    if isinstance(x, Const) and x.dtype.is_integer:
         number = int(x.literal)
         if dtype.is_float or dtype.is_integer and dtype.min <= number <= dtype.max:
             return const(number, dtype)
