@@ -33,7 +33,7 @@ class BroadcastTo(Op):
         check_dims(self, self.shape)
         self.require(
             x.rank <= len(self.shape),
-            f"{x} has more dims than the shape of {len(self.shape)} that it is broadcast to.",
+            f"Operand {x} has more dims than the shape of {len(self.shape)} to broadcast to.",
         )
         for dim, wanted in self._pairs(x):
             self.require(

@@ -36,11 +36,11 @@ def check_channels(op: Op, operands: Sequence[TensorType]) -> TensorType:
     """Check an operand with channels and one vector of that length for each other operand."""
     x = operands[0]
     expect_dtype(op, [t.dtype for t in operands], FLOATS)
-    op.require(x.rank >= 2, f"{x} has no channel dim; rank 2 or more is needed.")
+    op.require(x.rank >= 2, f"Operand {x} has no channel dim; rank 2 or more is needed.")
     for t in operands[1:]:
         op.require(
             t.rank == 1 and known_equal(t.shape[0], x.shape[1]) is not False,
-            f"{t} must have one dim of {x.shape[1]}, the channels of {x}.",
+            f"Operand {t} must have one dim of {x.shape[1]}, the channels of {x}.",
         )
     return tensor(x.dtype, x.shape)
 
@@ -169,7 +169,7 @@ class GroupNorm(_GroupedNorm):
         whole = floordiv(channels, self.groups) * self.groups
         self.require(
             known_equal(channels, whole) is not False,
-            f"{channels} channels do not divide into {self.groups} groups.",
+            f"The {channels} channels do not divide into {self.groups} groups.",
         )
         return result
 
@@ -178,7 +178,7 @@ class GroupNorm(_GroupedNorm):
         found = channel_requirements(operands)
         if multiple_of(channels) % self.groups:
             whole = floordiv(channels, self.groups) * self.groups
-            message = f"{{0}} channels do not divide into {self.groups} groups."
+            message = f"The {{0}} channels do not divide into {self.groups} groups."
             found += equal_requirement(channels, whole, message)
         return found
 

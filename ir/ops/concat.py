@@ -35,12 +35,12 @@ class Concat(Op):
         for t in operands:
             self.require(
                 t.dtype is first.dtype and t.rank == first.rank,
-                f"{first} and {t} differ in type or rank; they cannot be joined.",
+                f"Operands {first} and {t} differ in type or rank; cast or reshape.",
             )
             for a, (d, e) in enumerate(zip(first.shape, t.shape, strict=True)):
                 self.require(
                     a == self.axis or known_equal(d, e) is not False,
-                    f"{first} and {t} differ in dim {a}; only axis {self.axis} may differ.",
+                    f"Operands {first} and {t} differ in dim {a}; only axis {self.axis} may differ.",
                 )
             total = total + t.shape[self.axis]
         shape = [total if a == self.axis else self._joined(operands, a) for a in range(first.rank)]

@@ -61,12 +61,12 @@ class Conv(Op):
         outputs = w.shape[0]
         self.require(
             known_equal(x.shape[1], mul(w.shape[1], index(self.groups))) is not False,
-            f"x has {x.shape[1]} channels, the weight takes {w.shape[1]} in each of "
+            f"The operand has {x.shape[1]} channels, the weight takes {w.shape[1]} in each of "
             f"{self.groups} groups.",
         )
         self.require(
             not isinstance(outputs, Const) or multiple_of(outputs) % self.groups == 0,
-            f"{outputs} output channels do not divide into {self.groups} groups.",
+            f"The {outputs} output channels do not divide into {self.groups} groups.",
         )
         check_bias(self, operands, outputs)
         windows = self.windows(w.shape[2:])
@@ -79,7 +79,7 @@ class Conv(Op):
         found = equal_requirement(
             x.shape[1],
             mul(w.shape[1], index(self.groups)),
-            "x has {0} channels, the weight takes {1}.",
+            "The operand has {0} channels, the weight takes {1}.",
         )
         if len(operands) == 3:
             message = "The weight has {0} output channels, the bias {1} values."
@@ -169,7 +169,8 @@ class Conv(Op):
 def check_weight(op: Op, x: TensorType, w: TensorType) -> None:
     """Check the weight of a convolution: its rank, its kernel dims, and the number of groups."""
     op.require(
-        w.rank == x.rank, f"x has rank {x.rank}, the weight rank {w.rank}; they must be equal."
+        w.rank == x.rank,
+        f"The operand has rank {x.rank}, the weight rank {w.rank}; they must be equal.",
     )
     groups = op.attributes()["groups"]
     op.require(

@@ -88,11 +88,11 @@ class ConvTranspose(Op):
         self._check_output_padding(x.rank - 2)
         self.require(
             known_equal(x.shape[1], w.shape[0]) is not False,
-            f"x has {x.shape[1]} channels, the weight takes {w.shape[0]}.",
+            f"The operand has {x.shape[1]} channels, the weight takes {w.shape[0]}.",
         )
         self.require(
             known_equal(x.shape[1], floordiv(x.shape[1], self.groups) * self.groups) is not False,
-            f"{x.shape[1]} channels do not divide into {self.groups} groups.",
+            f"The {x.shape[1]} channels do not divide into {self.groups} groups.",
         )
         outputs = mul(w.shape[1], index(self.groups))
         check_bias(self, operands, outputs)
@@ -121,7 +121,7 @@ class ConvTranspose(Op):
 
     def requirements(self, operands: Sequence[TensorType]) -> tuple[Requirement, ...]:
         x, w = operands[0], operands[1]
-        message = "x has {0} channels, the weight takes {1}."
+        message = "The operand has {0} channels, the weight takes {1}."
         found = equal_requirement(x.shape[1], w.shape[0], message)
         if len(operands) == 3:
             outputs = mul(w.shape[1], index(self.groups))
@@ -129,7 +129,7 @@ class ConvTranspose(Op):
             found += equal_requirement(outputs, operands[2].shape[0], message)
         if multiple_of(x.shape[1]) % self.groups:
             whole = floordiv(x.shape[1], self.groups) * self.groups
-            message = f"{{0}} channels do not divide into {self.groups} groups."
+            message = f"The {{0}} channels do not divide into {self.groups} groups."
             found += equal_requirement(x.shape[1], whole, message)
         return found
 

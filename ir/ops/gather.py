@@ -122,7 +122,8 @@ def check_element_indices(op: Op, x: TensorType, indices: TensorType) -> None:
     axis = op.attributes()["axis"]
     check_indices(op, indices)
     op.require(
-        x.rank == indices.rank, f"{x} and the indices {indices} differ in rank; they must be equal."
+        x.rank == indices.rank,
+        f"Operand {x} and the indices {indices} differ in rank; they must be equal.",
     )
     check_axis(op, axis, x.rank)
     for a, (d, i) in enumerate(zip(x.shape, indices.shape, strict=True)):

@@ -48,7 +48,7 @@ class _LastAxesNorm(Op):
             fits = t.rank <= x.rank and all(
                 known_equal(a, b) is not False for a, b in zip(broadcast, x.shape, strict=True)
             )
-            self.require(fits, f"{t} does not broadcast to {x}.")
+            self.require(fits, f"Operand {t} does not broadcast to {x}.")
         return (tensor(x.dtype, x.shape),)
 
     def requirements(self, operands: Sequence[TensorType]) -> tuple[Requirement, ...]:

@@ -50,7 +50,7 @@ class Matmul(Op):
         )
         self.require(
             known_equal(a.shape[-1], b.shape[-2]) is not False,
-            f"{a} has {a.shape[-1]} columns, {b} has {b.shape[-2]} rows; they must be equal.",
+            f"Operand {a} has {a.shape[-1]} columns, {b} has {b.shape[-2]} rows; make them equal.",
         )
         batch = broadcast_shapes(self, (a.shape[:-2], b.shape[:-2]))
         return (tensor(a.dtype, (*batch, a.shape[-2], b.shape[-1])),)

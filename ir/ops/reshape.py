@@ -39,7 +39,7 @@ class Reshape(Op):
         result = tensor(x.dtype, self.shape)
         self.require(
             known_equal(x.size, result.size) is not False,
-            f"{x} has {x.size} elements, {result} has {result.size}; they must be equal.",
+            f"Operand {x} has {x.size} elements, {result} has {result.size}; they must be equal.",
         )
         return (result,)
 

@@ -50,7 +50,7 @@ class Slice(Op):
             )
             self.require(
                 not outside,
-                f"{size} elements from {start} in steps of {step} leave a dim of {dim}.",
+                f"A slice of {size} elements from {start} in steps of {step} leave a dim of {dim}.",
             )
         return (tensor(x.dtype, self.sizes),)
 

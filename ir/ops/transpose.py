@@ -29,7 +29,7 @@ class Transpose(Op):
         (x,) = operands
         self.require(
             sorted(self.perm) == list(range(x.rank)),
-            f"{self.perm} is not a permutation of the {x.rank} dims of {x}.",
+            f"Order {self.perm} is not a permutation of the {x.rank} dims of {x}.",
         )
         return (tensor(x.dtype, [x.shape[a] for a in self.perm]),)
 
