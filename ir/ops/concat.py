@@ -40,7 +40,7 @@ class Concat(Op):
             for a, (d, e) in enumerate(zip(first.shape, t.shape, strict=True)):
                 self.require(
                     a == self.axis or known_equal(d, e) is not False,
-                    f"Operands {first} and {t} differ in dim {a}; only axis {self.axis} may differ.",
+                    f"Operands {first} and {t} differ in dim {a}; only axis {self.axis} may.",
                 )
             total = total + t.shape[self.axis]
         shape = [total if a == self.axis else self._joined(operands, a) for a in range(first.rank)]

@@ -124,7 +124,7 @@ CASES: list[tuple[Op, tuple[TensorType, ...], str]] = [
         "Order (0, 0) is not a permutation of the 2 dims of f32[2,3].",
     ),
     (ops.Concat(1), (f32(2), f32(3)), "Axis 1 is out of range for rank 1."),
-    (ops.Concat(0), (f32(2, 3), f32(2, 4)), "differ in dim 1; only axis 0 may differ."),
+    (ops.Concat(0), (f32(2, 3), f32(2, 4)), "differ in dim 1; only axis 0 may."),
     (ops.Concat(0), (f32(2), i64(2)), "Operands f32[2] and i64[2] differ in type or rank"),
     (ops.Concat(0), (), "Expected at least one operand, got none."),
     (
