@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiling from Python: :func:`compile`, which is ``tilewright.compile``."""
 
+import logging
 import mmap
 import os
 from collections.abc import Mapping, Sequence
@@ -8,13 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.codegen.artifact import write_stream
 from tilewright.driver import Build, CompileOptions, Progress, build
-from tilewright.ir.target import Target, parse_target
+from tilewright.ir.target import Target, is_generic, parse_target
 from tilewright.model import CompiledModel, from_memory
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["CompileOptions", "compile"]
+__all__ = ["CompileOptions", "choose_target", "compile"]
+
+_log = logging.getLogger("tilewright")
+
+
+def choose_target(text: str) -> Target:
+    """The target of a text; warns of one that leaves most of current machines unused."""
+    if is_generic(text):
+        _log.warning(
+            "Target '%s' is generic: code for it runs several times slower than current machines "
+            "allow. Choose 'x86-64-v3', which those since 2015 run, or 'native' for this one.",
+            text,
+        )
+    return parse_target(text)
 
 
 def compile(
@@ -36,7 +50,7 @@ def compile(
 
     Raises TilewrightError, with one sentence, if the model cannot be compiled.
     """
-    chosen = parse_target(target) if isinstance(target, str) else target
+    chosen = choose_target(target) if isinstance(target, str) else target
     source: Any = os.fspath(model) if isinstance(model, os.PathLike) else model
     built = build(source, chosen, shapes, options or CompileOptions(), progress)
     return from_memory(in_memory(built), threads, built.report)

@@ -28,7 +28,7 @@ from tilewright.runtime.arrays import Array
 from tilewright.runtime.errors import InputError
 
 
-class PreparedModel(BackendRep):  # type: ignore[misc]
+class PreparedModel(BackendRep):
     """A compiled model; ``run`` takes a list of arrays, a mapping, or one array."""
 
     def __init__(self, model: CompiledModel) -> None:
@@ -51,7 +51,7 @@ class PreparedModel(BackendRep):  # type: ignore[misc]
         return results
 
 
-class TilewrightBackend(Backend):  # type: ignore[misc]
+class TilewrightBackend(Backend):
     """Tilewright as ONNX's tests and tools call backends."""
 
     @classmethod

@@ -41,8 +41,8 @@ class SessionOptions:
 
 @dataclass(frozen=True)
 class NodeArg:
-    """An input or output: ``shape`` lists integers, and texts for symbolic dims; ``type`` is such as
-    ``tensor(float)``.
+    """An input or output: ``shape`` lists integers, and texts for symbolic dims; ``type`` is a word
+    such as ``tensor(float)``.
     """
 
     name: str

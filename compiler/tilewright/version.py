@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The version, and those of the packages that decide what code comes out."""
 
-from importlib.metadata import PackageNotFoundError, version
-
 VERSION = "0.1.0"
 
 
 def package_version(name: str) -> str:
     """The version of an installed package, or ``not installed``; the package is not imported."""
+    # Late: this import takes longer than all others of the command's help together.
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(name)
     except PackageNotFoundError:

@@ -76,7 +76,8 @@ def compile_model(
 ) -> None:
     """Compile a model to an artifact (.tw).
 
-    An artifact runs without the compiler, from Python and from C. Symbolic dims stay symbolic: one artifact serves all their sizes.
+    An artifact runs without the compiler, from Python and from C. Symbolic dims stay symbolic: one
+    artifact serves all their sizes.
     """
     from tilewright.api import CompileOptions, choose_target
     from tilewright.driver import build

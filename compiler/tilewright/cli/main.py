@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
+from typer.completion import show_callback
 
 from tilewright.cli import compile as compile_command
 from tilewright.cli import demo, inspect, opt
@@ -66,15 +67,11 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _show_completion(shell: Shell | None) -> None:
+def _show_completion(
+    context: typer.Context, parameter: typer.CallbackParam, shell: Shell | None
+) -> None:
     if shell is not None:
-        from typer.completion import get_completion_script
-
-        script = get_completion_script(
-            prog_name="tilewright", complete_var="_TILEWRIGHT_COMPLETE", shell=shell.value
-        )
-        typer.echo(script)
-        raise typer.Exit
+        show_callback(context, parameter, shell.value)
 
 
 @app.callback()

@@ -62,7 +62,8 @@ def run_passes_on_text(
 ) -> None:
     """Run graph passes on a module's text.
 
-    The module that comes out is printed. A model file is imported first. Options of passes stand in braces behind their names.
+    The module that comes out is printed. A model file is imported first. Options of passes stand in
+    braces behind their names.
     """
     from tilewright.files import replacing
     from tilewright.ir.target import parse_target

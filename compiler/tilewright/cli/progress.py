@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress of a compilation on standard error: a bar on a terminal, lines now and then elsewhere."""
+"""Progress of a compilation on standard error: a bar on a terminal, else lines now and then."""
 
 import time
 from types import TracebackType

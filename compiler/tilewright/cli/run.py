@@ -216,8 +216,8 @@ def _say(
         if 0 < array.size <= _SHOWN_ELEMENTS:
             say(f"  {array.tolist()}")
         else:
-            figures = _statistics(array).items()
-            say("  " + ", ".join(f"{word} {value:.6g}" for word, value in figures))
+            found = _statistics(array)
+            say("  " + ", ".join(f"{word} {value:.6g}" for word, value in found.items()))
         if name in files:
             say(f"  written to '{files[name]}'")
     if times:
