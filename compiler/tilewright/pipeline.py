@@ -1,28 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one list of graph passes, in order."""
+"""The one list of graph passes, in order.
+
+Bound the symbols; simplify; fold batch normalisation before it is said in simpler ops; shape matrix
+products; choose layouts and pack weights; give outputs memory of their own; form groups.
+"""
 
 from tilewright.passes.manager import Pass, parse_pipeline
 
 GRAPH_PASSES = (
+    "narrow-symbols",
     "canonicalize",
     "fold-constants",
     "eliminate-common-subexpressions",
-    "eliminate-dead-code",
-    "decompose",
     "fold-batch-norm",
+    "decompose",
     "canonicalize",
+    "hoist-slices",
     "fold-constants",
     "collapse-matmul",
+    "sink-transposes",
     "canonicalize",
+    "fold-constants",
     "eliminate-common-subexpressions",
     "assign-layout",
     "fold-constants",
-    "eliminate-dead-code",
     "materialize-outputs",
     "fuse",
 )
-"""Simplify; say composites in simpler ops; fold batch normalisation; shape matrix products; choose layouts and pack
-weights; give outputs memory of their own; form groups."""
 
 
 def graph_passes() -> list[Pass]:
