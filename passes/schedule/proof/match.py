@@ -171,6 +171,8 @@ class Matcher:
             if not self._same_index(instance, spec, actual, conditions):
                 self._differ(instance, spec, actual, conditions)
             return
+        if self._branches(instance, spec, actual, conditions):
+            return
         match spec:
             case Scalar():
                 self._accumulator(instance, spec, actual, conditions)
@@ -178,26 +180,36 @@ class Matcher:
             case Read():
                 self._read(instance, spec, actual, conditions)
                 return
-            case Guard(c, x, y) | Select(c, x, y):
-                if isinstance(actual, Guard | Select) and self._same_condition(
-                    instance, c, actual.condition, conditions
-                ):
-                    self._compare(instance, x, actual.x, (*conditions, c))
-                    other = actual.other if isinstance(actual, Guard) else actual.y
-                    self._compare(instance, y, other, (*conditions, negated(c)))
-                    return
-                if is_condition(c):
-                    self._divided(instance, c, ((x, actual), (y, actual)), conditions)
-                    return
-        if isinstance(actual, Guard | Select) and is_condition(actual.condition):
-            other = actual.other if isinstance(actual, Guard) else actual.y
-            self._divided(instance, actual.condition, ((spec, actual.x), (spec, other)), conditions)
-            return
         pairs = _pairs(spec, actual)
         if pairs is None:
             self._differ(instance, spec, actual, conditions)
         for x, y in pairs or ():
             self._compare(instance, x, y, conditions)
+
+    def _branches(
+        self, instance: Instance, spec: Expr, actual: Expr, conditions: tuple[Expr, ...]
+    ) -> bool:
+        """Compare where one side has a guard or select; False if that does not help."""
+        if isinstance(spec, Guard | Select):
+            x, y = _arms(spec)
+            if isinstance(actual, Guard | Select) and self._same_condition(
+                instance, spec.condition, actual.condition, conditions
+            ):
+                first, second = _arms(actual)
+                self._compare(instance, x, first, (*conditions, spec.condition))
+                self._compare(instance, y, second, (*conditions, negated(spec.condition)))
+                return True
+            if is_condition(spec.condition):
+                self._divided(instance, spec.condition, ((x, actual), (y, actual)), conditions)
+                return True
+        if isinstance(actual, Guard | Select) and is_condition(actual.condition):
+            inlined = self._inlined(spec) if isinstance(spec, Read) else None
+            if inlined is not None and self._agree(instance, [(inlined, actual)], conditions):
+                return True
+            x, y = _arms(actual)
+            self._divided(instance, actual.condition, ((spec, x), (spec, y)), conditions)
+            return True
+        return False
 
     def _differ(
         self, instance: Instance, spec: Expr, actual: Expr, conditions: tuple[Expr, ...]
@@ -329,6 +341,10 @@ def specification(stage: Stage, instance: Instance) -> tuple[Expr, ...]:
             f"'{stage.kind}'."
         )
     return replaced(stage.init if instance.part == "init" else stage.values, axes, instance.point)
+
+
+def _arms(e: Guard | Select) -> tuple[Expr, Expr]:
+    return (e.x, e.other) if isinstance(e, Guard) else (e.x, e.y)
 
 
 def _pairs(spec: Expr, actual: Expr) -> list[tuple[Expr, Expr]] | None:

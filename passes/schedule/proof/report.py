@@ -56,13 +56,13 @@ def where(variables: Sequence[Expr], values: Values) -> str:
 
 
 def symbols(values: Values) -> str:
-    """`` with n=7`` for the symbols among the values."""
+    """`` (n=7)`` for the symbols among the values."""
     shown = [f"{e}={value}" for e, value in values.items() if isinstance(e, Symbol)]
-    return f" with {', '.join(shown)}" if shown else ""
+    return f" ({', '.join(shown)})" if shown else ""
 
 
 def setting(values: Values) -> str:
-    """`` at i=3, with n=7`` for everything that has a name."""
+    """`` at i=3 (n=7)`` for everything that has a name."""
     shown = [f"{e}={value}" for e, value in values.items() if isinstance(e, Var)]
     loops = f" at {', '.join(shown)}" if shown else ""
     return loops + symbols(values)
