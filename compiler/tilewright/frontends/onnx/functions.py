@@ -51,7 +51,7 @@ def inline(context: NodeContext, function: onnx.FunctionProto) -> list[Operand |
             f"The function takes {len(function.input)} inputs, not {len(context.operands)}."
         )
     scope = Scope(
-        opsets=_opsets(function),
+        opsets={**caller.opsets, **_opsets(function)},
         bindings=_bindings(context, function),
         prefix=f"{printable(context.origin)}/",
         calls=(*caller.calls, key),
@@ -81,9 +81,16 @@ def _opsets(function: onnx.FunctionProto) -> dict[str, int]:
 
 
 def _bindings(context: NodeContext, function: onnx.FunctionProto) -> dict[str, onnx.AttributeProto]:
-    bindings = {a.name: a for a in function.attribute_proto}
+    bindings = _defaults(schema_of(function.domain, function.name, context.version))
+    bindings.update({a.name: a for a in function.attribute_proto})
     bindings.update(context.attributes.bindings)
     return bindings
+
+
+def _defaults(schema: Any) -> dict[str, onnx.AttributeProto]:
+    """The attributes that a standard operator has where a node does not give them."""
+    given = {} if schema is None else schema.attributes
+    return {n: a.default_value for n, a in given.items() if a.default_value.type}
 
 
 def _without(node: onnx.NodeProto, missing: set[str]) -> onnx.NodeProto:

@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from tilewright.frontends.onnx import compose
 from tilewright.frontends.onnx.context import NodeContext
 from tilewright.frontends.onnx.registry import handler
-from tilewright.frontends.onnx.windows import read_windows, spatial_kernel, with_pads
+from tilewright.frontends.onnx.windows import (
+    WindowAttributes,
+    read_windows,
+    spatial_kernel,
+    with_pads,
+)
 from tilewright.ir.expr import Const, Expr, index
 from tilewright.ir.graph import Value
 from tilewright.ir.ops import Add, Conv, ConvTranspose, Einsum, Matmul, Mul
@@ -86,8 +91,9 @@ def _conv_transpose(ctx: NodeContext) -> Value:
     )
     wanted = _transposed_shape(ctx, x, windows.strides, windows.mode)
     pads = windows.pads
-    if wanted is not None or pads is None:
-        pads = _transposed_pads(ctx, x.type.shape[2:], wanted, extra)
+    if wanted is not None:
+        pads, extra = _cut_to(ctx, x.type.shape[2:], wanted, windows, extra)
+    assert pads is not None
     groups = ctx.attributes.integer("group", 1)
     ctx.require(groups > 0, f"Its group is {groups}, below 1.")
     op = ConvTranspose(windows.strides, pads, windows.dilations, groups, extra)
@@ -111,29 +117,28 @@ def _transposed_shape(
     return [d * s for d, s in zip(x.type.shape[2:], strides)]
 
 
-def _transposed_pads(
-    ctx: NodeContext, extents: Sequence[Expr], wanted: Sequence[Expr] | None, extra: Sequence[int]
-) -> tuple[int, ...]:
-    """Pads that cut the full result down to the wanted one."""
-    windows = read_windows(ctx, spatial_kernel(ctx, ctx.value(1)))
-    assert wanted is not None
+def _cut_to(
+    ctx: NodeContext,
+    extents: Sequence[Expr],
+    wanted: Sequence[Expr],
+    windows: WindowAttributes,
+    extra: Sequence[int],
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Pads that cut the full result to the wanted one, and the output padding that fills it up."""
     begins: list[int] = []
     ends: list[int] = []
+    filled: list[int] = []
     for axis, (extent, dim) in enumerate(zip(extents, wanted)):
         full = (extent - 1) * windows.strides[axis] + (windows.reach(axis) + extra[axis])
-        total = full - dim
-        if not isinstance(total, Const):
+        surplus = full - dim
+        if not isinstance(surplus, Const):
             ctx.unsupported("its output_shape depends on symbolic dims")
-        # A result larger than the full one has no padding; the rest must come from output_padding.
-        count = max(int(total.literal), 0)
-        small, large = count // 2, count - count // 2
+        total = max(int(surplus.literal), 0)
+        small, large = total // 2, total - total // 2
         begins.append(small if windows.mode == "SAME_UPPER" else large)
         ends.append(large if windows.mode == "SAME_UPPER" else small)
-        ctx.require(
-            int(total.literal) >= 0,
-            f"Its output_shape asks for {dim} elements; {full} is the most.",
-        )
-    return tuple(begins + ends)
+        filled.append(extra[axis] + max(-int(surplus.literal), 0))
+    return tuple(begins + ends), tuple(filled)
 
 
 @handler("Einsum", since=12)

@@ -362,5 +362,7 @@ def _space_to_depth(ctx: NodeContext) -> Value:
     n, c, h, w = x.type.shape
     rows, columns = _part(ctx, h, b), _part(ctx, w, b)
     split = compose.reshape(ctx, x, (n, c, rows, b, columns, b))
-    moved = compose.transpose(ctx, split, (0, 3, 5, 1, 2, 4))
+    mode = ctx.attributes.choice("mode", ("DCR", "CRD"), "DCR")
+    perm = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    moved = compose.transpose(ctx, split, perm)
     return compose.reshape(ctx, moved, (n, c * (b * b), rows, columns))

@@ -1,2 +1,168 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resize in its five versions, and Upsample."""
+"""Resize in its five versions, and Upsample, which was its first form."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from tilewright.frontends.onnx.context import NodeContext
+from tilewright.frontends.onnx.registry import handler
+from tilewright.frontends.onnx.shapes import Ratio
+from tilewright.ir import simplify
+from tilewright.ir.expr import Const, Expr, index, mul
+from tilewright.ir.graph import Value
+from tilewright.ir.ops import Resize
+from tilewright.ir.ops.resize import COORDINATES, MODES, ROUNDINGS, simplest_fraction
+
+_POLICIES = ("stretch", "not_larger", "not_smaller")
+_LARGEST_SCALE = 1 << 16
+
+
+@dataclass(frozen=True)
+class _Extents:
+    """The dims of the result, and the scale of each axis where it is not the ratio of the dims."""
+
+    shape: tuple[Expr, ...]
+    scales: tuple[float | None, ...]
+
+
+@handler("Upsample")
+def _upsample_attributes(ctx: NodeContext) -> Value:
+    """Up to version 8: scales are an attribute."""
+    x = ctx.value(0)
+    scales = ctx.attributes.numbers("scales")
+    ctx.require(scales is not None, "It has no scales.")
+    return _simple(ctx, x, _scaled(ctx, x, list(scales or []), list(range(x.type.rank))))
+
+
+@handler("Upsample", since=9)
+@handler("Resize", since=10)
+def _resize_simple(ctx: NodeContext) -> Value:
+    """Scales are an input; positions are asymmetric."""
+    x = ctx.value(0)
+    scales = list(ctx.contents(1, "scales").reshape(-1))
+    return _simple(ctx, x, _scaled(ctx, x, scales, list(range(x.type.rank))))
+
+
+def _simple(ctx: NodeContext, x: Value, extents: _Extents) -> Value:
+    mode = ctx.attributes.choice("mode", ("nearest", "linear", "bilinear"), "nearest")
+    # Nearest rounds down where it magnifies and up where it shrinks, as ONNX Runtime has it.
+    shrinks = any(s is not None and s < 1 for s in extents.scales)
+    rounding = "ceil" if shrinks else "floor"
+    word = "linear" if mode == "bilinear" else mode
+    return ctx.emit(Resize(extents.shape, word, "asymmetric", rounding, extents.scales), x)
+
+
+@handler("Resize", since=11)
+def _resize(ctx: NodeContext) -> Value:
+    x = ctx.value(0)
+    axes = _axes(ctx, x.type.rank)
+    coordinate = ctx.attributes.choice("coordinate_transformation_mode", COORDINATES, "half_pixel")
+    cropped = coordinate == "tf_crop_and_resize"
+    extents = _extents(ctx, x, axes)
+    op = Resize(
+        extents.shape,
+        ctx.attributes.choice("mode", MODES, "nearest"),
+        coordinate,
+        ctx.attributes.choice("nearest_mode", ROUNDINGS, "round_prefer_floor"),
+        extents.scales,
+        ctx.attributes.number("cubic_coeff_a", -0.75),
+        bool(ctx.attributes.integer("exclude_outside", 0)),
+        bool(ctx.attributes.integer("antialias", 0)),
+        _region(ctx, axes, x.type.rank) if cropped else (),
+        ctx.attributes.number("extrapolation_value", 0.0) if cropped else 0.0,
+    )
+    return ctx.emit(op, x)
+
+
+def _axes(ctx: NodeContext, rank: int) -> list[int]:
+    """The axes that scales, sizes and roi speak of, in their order."""
+    given = ctx.attributes.integers("axes")
+    if given is None:
+        return list(range(rank))
+    ctx.axes(given, rank)
+    return [ctx.axis(a, rank) for a in given]
+
+
+def _is_given(ctx: NodeContext, position: int) -> bool:
+    """True for an input that is present and not an empty stand-in."""
+    return ctx.has(position) and ctx.operand(position).shape != (index(0),)
+
+
+def _extents(ctx: NodeContext, x: Value, axes: list[int]) -> _Extents:
+    if _is_given(ctx, 3):
+        sizes = ctx.integers(3, "sizes")
+        ctx.require(len(sizes) == len(axes), f"It has {len(sizes)} sizes for {len(axes)} axes.")
+        policy = ctx.attributes.choice("keep_aspect_ratio_policy", _POLICIES, "stretch")
+        if policy != "stretch":
+            return _kept_aspect(ctx, x, axes, ctx.static_integers(3, "sizes"), policy)
+        shape = list(x.type.shape)
+        for axis, size in zip(axes, sizes):
+            shape[axis] = index(size)
+        return _Extents(tuple(shape), ())
+    ctx.require(_is_given(ctx, 2), "It has neither scales nor sizes.")
+    return _scaled(ctx, x, list(ctx.contents(2, "scales").reshape(-1)), axes)
+
+
+def _scaled(ctx: NodeContext, x: Value, scales: list[object], axes: list[int]) -> _Extents:
+    """Each dim times its scale, rounded down."""
+    ctx.require(len(scales) == len(axes), f"It has {len(scales)} scales for {len(axes)} axes.")
+    shape = list(x.type.shape)
+    kept: list[float | None] = [1.0] * len(shape)
+    for axis, scale in zip(axes, scales):
+        dim = shape[axis]
+        if isinstance(scale, Ratio):
+            shape[axis] = simplify.floordiv(mul(dim, scale.numerator), scale.denominator)
+            kept[axis] = None
+            continue
+        if isinstance(scale, Expr):
+            shape[axis], kept[axis] = mul(dim, scale), None
+            continue
+        factor = float(scale) if isinstance(scale, int | float) else math.nan
+        ctx.require(
+            1 / _LARGEST_SCALE <= factor <= _LARGEST_SCALE,
+            f"The scale {factor} is not between 1/{_LARGEST_SCALE} and {_LARGEST_SCALE}.",
+        )
+        shape[axis], kept[axis] = _times(dim, factor), factor
+    return _Extents(tuple(shape), tuple(kept))
+
+
+def _times(dim: Expr, factor: float) -> Expr:
+    """The dim times the factor, rounded down; in f32, like ONNX Runtime, where it is a number."""
+    if isinstance(dim, Const):
+        return index(math.floor(float(np.float32(int(dim.literal)) * np.float32(factor))))
+    exact = simplest_fraction(factor)
+    return simplify.floordiv(mul(dim, index(exact.numerator)), exact.denominator)
+
+
+def _kept_aspect(
+    ctx: NodeContext, x: Value, axes: list[int], sizes: list[int], policy: str
+) -> _Extents:
+    """One scale for all axes: the smallest or the largest that the sizes ask for."""
+    dims = [x.type.shape[a] for a in axes]
+    if not all(isinstance(d, Const) for d in dims):
+        ctx.unsupported("its keep_aspect_ratio_policy depends on symbolic dims")
+    known = [int(str(d)) for d in dims]
+    ctx.require(all(known) and bool(known), "One of its dims is 0.")
+    wanted = [Fraction(size, dim) for size, dim in zip(sizes, known)]
+    scale = min(wanted) if policy == "not_larger" else max(wanted)
+    shape = list(x.type.shape)
+    kept: list[float | None] = [1.0] * len(shape)
+    for axis, dim in zip(axes, known):
+        shape[axis] = index(math.floor(scale * dim + Fraction(1, 2)))
+        kept[axis] = float(scale)
+    return _Extents(tuple(shape), tuple(kept))
+
+
+def _region(ctx: NodeContext, axes: list[int], rank: int) -> tuple[float, ...]:
+    """The region of interest: starts of all axes, then ends."""
+    given = [float(f) for f in ctx.contents(1, "roi").reshape(-1) if isinstance(f, int | float)]
+    ctx.require(
+        len(given) == 2 * len(axes), f"Its roi has {len(given)} numbers for {len(axes)} axes."
+    )
+    starts, ends = [0.0] * rank, [1.0] * rank
+    for position, axis in enumerate(axes):
+        starts[axis], ends[axis] = given[position], given[len(axes) + position]
+    return (*starts, *ends)
