@@ -14,6 +14,10 @@ from tilewright.ir.errors import TargetError
 _X86_V2 = ("cx16", "popcnt", "sse3", "sse4.1", "sse4.2", "ssse3")
 _X86_V3 = (*_X86_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
 _X86_V4 = (*_X86_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+_USED = {
+    "x86-64": {*_X86_V4, "avx512bf16", "avx512fp16", "avx512vnni", "avxvnni"},
+    "aarch64": {"bf16", "dotprod", "fullfp16", "i8mm", "neon", "sve", "sve2"},
+}
 _X86_LEVELS: dict[str, tuple[str, ...]] = {"v1": (), "v2": _X86_V2, "v3": _X86_V3, "v4": _X86_V4}
 _TRIPLES = {"x86-64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
 _TEXT = re.compile(
@@ -110,6 +114,7 @@ def is_generic(text: str) -> bool:
 
 
 def _native() -> Target:
+    """This machine, with those of its features that generated code can use."""
     import llvmlite.binding as llvm
 
     triple = llvm.get_process_triple()
@@ -119,7 +124,7 @@ def _native() -> Target:
         _cache_size(index, default)
         for index, default in ((0, 32 << 10), (2, 512 << 10), (3, 16 << 20))
     )
-    return Target(arch, tuple(sorted(names)), available_cores(), l1, l2, l3)
+    return Target(arch, tuple(sorted(names & _USED[arch])), available_cores(), l1, l2, l3)
 
 
 def _cache_size(level: int, default: int) -> int:

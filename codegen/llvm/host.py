@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The host program: loop IR of kind ``host`` to the entry function of an image.
+
+The entry gets a table of services from the runtime (``runtime/include/tw_abi.h``): it asks for the arena and for the memory of
+outputs, reports failed requirements, and launches kernels. A launch with little work calls its kernel directly, at the cost
+of some stores and one call; larger ones go through the runtime, which spreads their tasks over threads.
+"""
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tilewright.codegen.llvm.builder import Builder, Module, Value, constant
+from tilewright.codegen.llvm.indices import integer_constant
+from tilewright.codegen.llvm.kernel import StatementEmitter
+from tilewright.codegen.llvm.memory import Place
+from tilewright.ir.buffer import Buffer
+from tilewright.ir.errors import CodegenError
+from tilewright.ir.expr import TRUE, Expr
+from tilewright.ir.loop import HostProgram, Launch, Output, Require, Stmt, shape_buffer, walk
+from tilewright.ir.loop import Place as PlaceStmt
+from tilewright.ir.simplify import known_le
+from tilewright.ir.target import Target
+
+DIRECT_WORK = 10_000
+"""Work in nanoseconds below which a kernel runs on the calling thread: a fork and join costs some microseconds."""
+
+STATUS_INPUT = 2
+STATUS_MEMORY = 5
+_TENSOR_BYTES = 24
+_SERVICES = {"direct": 8, "launch": 16, "arena": 24, "workspace": 32, "output": 40, "fail": 48}
+
+
+@dataclass(frozen=True)
+class EmittedHost:
+    """LLVM IR text of the entry; its messages and its launches, as (kernel, origin), by their numbers."""
+
+    text: str
+    messages: tuple[str, ...]
+    calls: tuple[tuple[str, str], ...]
+
+
+def emit_host(host: HostProgram, target: Target, symbol: str) -> EmittedHost:
+    """LLVM IR of a host program as the function ``symbol``; it refers to its kernels by name."""
+    return HostEmitter(host, target).emit(symbol)
+
+
+S = TypeVar("S", bound=Stmt)
+
+
+def _all(host: HostProgram, kind: type[S]) -> list[S]:
+    return [s for s in walk(host.body) if isinstance(s, kind)]
+
+
+class HostEmitter(StatementEmitter):
+    """Emits one host program."""
+
+    def __init__(self, host: HostProgram, target: Target) -> None:
+        self.module = Module(target)
+        super().__init__(Builder(self.module))
+        self.host = host
+        self.messages: dict[str, int] = {}
+        self.calls: list[tuple[str, str]] = []
+        self._arena: Value | None = None
+        self._services: dict[str, Value] = {}
+
+    def emit(self, symbol: str) -> EmittedHost:
+        """The text of the whole module."""
+        b = self.builder
+        self._bind_memory()
+        self._args = self._scratch(
+            max([self._slots(s) for s in _all(self.host, Launch)], default=1)
+        )
+        ranks = [len(s.buffer.shape) for s in _all(self.host, Output)]
+        counts = [len(s.values) for s in _all(self.host, Require)]
+        self._numbers = self._scratch(max([*ranks, *counts, 1]))
+        self.statement(self.host.body)
+        b.ret(constant(0, "i32"))
+        parameters = "ptr %call, ptr %services, ptr %inputs, ptr %constants"
+        self.module.functions.append(
+            f'define i32 @{symbol}({parameters}) nounwind "no-builtins" {{\n{b.body()}\n}}'
+        )
+        for kernel in dict(self.calls):
+            self.module.declare(kernel, "i32", ["ptr", "i64", "i64", "ptr"])
+        return EmittedHost(self.module.text(), tuple(self.messages), tuple(self.calls))
+
+    # --- memory -----------------------------------------------------------------------------------
+
+    def _bind_memory(self) -> None:
+        """Pointers of inputs, their shapes and constants, and the services, all loaded at the start."""
+        places = self.expressions.memory.places
+        for number, source in enumerate(self.host.inputs):
+            data = self._load("ptr", Value("%inputs", "ptr"), number * _TENSOR_BYTES)
+            places[source] = Place(data, 0, source.dtype.bytes, read_only=True)
+            shape = self._load("ptr", Value("%inputs", "ptr"), number * _TENSOR_BYTES + 8)
+            places[shape_buffer(source)] = Place(shape, 0, 8, read_only=True)
+        for number, source in enumerate(self.host.constants):
+            data = self._load("ptr", Value("%constants", "ptr"), number * 8)
+            places[source] = Place(data, 0, 64, read_only=True)
+        for name, offset in _SERVICES.items():
+            kind = "i64" if name == "direct" else "ptr"
+            self._services[name] = self._load(kind, Value("%services", "ptr"), offset)
+        self._direct = self.builder.compare("ne", self._services["direct"], constant(0, "i64"))
+
+    def _load(self, kind: str, base: Value, offset: int) -> Value:
+        address = self._address(base, offset)
+        return self.builder.emit(f"load {kind}, {address}, align 8", kind)
+
+    def _address(self, base: Value, offset: int) -> Value:
+        return self.builder.emit(f"getelementptr i8, {base}, i64 {offset}", "ptr")
+
+    def _scratch(self, slots: int) -> Value:
+        return self.builder.allocate("i64", slots, 8)
+
+    def _pointer(self, buffer: Buffer) -> Value:
+        place = self.expressions.memory.places.get(buffer)
+        if place is None:
+            raise CodegenError(f"Buffer '{buffer.name}' is launched before it has memory.")
+        return place.pointer
+
+    def _fill(self, array: Value, values: list[Value]) -> None:
+        for number, v in enumerate(values):
+            self.builder.emit_void(f"store {v}, {self._address(array, 8 * number)}, align 8")
+
+    def _call(self, service: str, result: str, *args: Value) -> Value:
+        given = ", ".join(map(str, (Value("%call", "ptr"), *args)))
+        return self.builder.emit(f"call {result} {self._services[service].text}({given})", result)
+
+    # --- statements -------------------------------------------------------------------------------
+
+    def statement(self, s: Stmt) -> None:
+        """Emit one statement of a host program."""
+        match s:
+            case Require(condition, message, values):
+                self.environment.new_statement()
+                self._require(condition, message, values)
+            case PlaceStmt(buffer, offset):
+                start = self.expressions.indices.index(offset)
+                pointer = self.builder.emit(
+                    f"getelementptr i8, {self._arena_start()}, {start}", "ptr"
+                )
+                self.expressions.memory.places[buffer] = Place(pointer, self.environment.depth, 64)
+            case Output(buffer, number):
+                self._output(buffer, number)
+            case Launch():
+                self._launch(s)
+            case _:
+                super().statement(s)
+
+    def _index(self, e: Expr) -> Value:
+        return self.expressions.indices.index(e)
+
+    def _leave_if(self, condition: Value, status: Value) -> None:
+        """Return ``status`` where ``condition`` holds."""
+        b = self.builder
+        leave, onwards = b.new_block("leave"), b.new_block("next")
+        b.branch_if(condition, leave, onwards)
+        b.enter(leave)
+        b.ret(status)
+        b.enter(onwards)
+
+    def _require(self, condition: Expr, message: str, values: tuple[Expr, ...]) -> None:
+        if condition is TRUE:
+            return
+        b = self.builder
+        number = self.messages.setdefault(message, len(self.messages))
+        holds = self.expressions.value(condition)
+        numbers = [self._index(v) for v in values]
+        fail, onwards = b.new_block("fail"), b.new_block("next")
+        b.branch_if(holds, onwards, fail)
+        b.enter(fail)
+        self._fill(self._numbers, numbers)
+        count = constant(len(values), "i32")
+        b.ret(
+            self._call(
+                "fail",
+                "i32",
+                constant(STATUS_INPUT, "i32"),
+                constant(number, "i32"),
+                self._numbers,
+                count,
+            )
+        )
+        b.enter(onwards)
+
+    def _arena_start(self) -> Value:
+        """The arena, asked for where the first buffer is placed: all symbols are bound there."""
+        if self._arena is None:
+            size = self._index(self.host.arena)
+            self._arena = self._call("arena", "ptr", size)
+            missing = self.builder.compare("eq", self._arena, Value("null", "ptr"))
+            self._leave_if(missing, constant(STATUS_MEMORY, "i32"))
+        return self._arena
+
+    def _output(self, buffer: Buffer, number: int) -> None:
+        b = self.builder
+        self._fill(self._numbers, [self._index(d) for d in buffer.shape])
+        rank = constant(len(buffer.shape), "i32")
+        pointer = self._call("output", "ptr", constant(number, "i32"), rank, self._numbers)
+        self._leave_if(
+            b.compare("eq", pointer, Value("null", "ptr")), constant(STATUS_MEMORY, "i32")
+        )
+        place = Place(pointer, self.environment.depth, buffer.dtype.bytes)
+        self.expressions.memory.places[buffer] = place
+
+    # --- launches ---------------------------------------------------------------------------------
+
+    @staticmethod
+    def _slots(s: Launch) -> int:
+        return len(s.buffers) + len(s.scalars)
+
+    def _launch(self, s: Launch) -> None:
+        number = len(self.calls)
+        self.calls.append((s.kernel, s.origin))
+        values = [*(self._pointer(x) for x in s.buffers), *(self._index(e) for e in s.scalars)]
+        tasks, workspace = self._index(s.tasks), self._index(s.workspace)
+        direct = self._is_direct(s, tasks)
+        self._fill(self._args, values)
+        b = self.builder
+        if direct is None:
+            status = self._through_runtime(s, tasks, workspace, number)
+        else:
+            call, launch, onwards = (b.new_block(n) for n in ("call", "launch", "next"))
+            b.branch_if(direct, call, launch)
+            b.enter(call)
+            called, after_call = self._directly(s, tasks, workspace), b.block
+            b.branch(onwards)
+            b.enter(launch)
+            launched, after_launch = self._through_runtime(s, tasks, workspace, number), b.block
+            b.branch(onwards)
+            b.enter(onwards)
+            status = b.phi([(called, after_call), (launched, after_launch)])
+        self._leave_if(b.compare("ne", status, constant(0, "i32")), status)
+
+    def _is_direct(self, s: Launch, tasks: Value) -> Value | None:
+        """The condition under which a kernel is called directly; None if it never is."""
+        if known_le(s.tasks, 1) or known_le(s.work, DIRECT_WORK):
+            return self._direct
+        if known_le(2, s.tasks) and known_le(DIRECT_WORK + 1, s.work):
+            return None
+        b = self.builder
+        small = b.compare("sle", self._index(s.work), constant(DIRECT_WORK, "i64"))
+        one = b.compare("sle", tasks, constant(1, "i64"))
+        return b.op("and", self._direct, b.op("or", small, one))
+
+    def _directly(self, s: Launch, tasks: Value, workspace: Value) -> Value:
+        scratch = Value("null", "ptr")
+        if integer_constant(s.workspace) != 0:
+            scratch = self._call("workspace", "ptr", workspace)
+            missing = self.builder.compare("eq", scratch, Value("null", "ptr"))
+            self._leave_if(missing, constant(STATUS_MEMORY, "i32"))
+        return self.builder.call(
+            s.kernel, "i32", 0, [self._args, constant(0, "i64"), tasks, scratch]
+        )
+
+    def _through_runtime(self, s: Launch, tasks: Value, workspace: Value, number: int) -> Value:
+        kernel = Value(f"@{s.kernel}", "ptr")
+        return self._call(
+            "launch", "i32", kernel, self._args, tasks, workspace, constant(number, "i64")
+        )
