@@ -74,11 +74,8 @@ class Policy:
         """May ``node``, a map that only this cluster uses, be computed inside it, and does that
         pay?
         """
-        if (
-            stays_alone(node)
-            or stays_alone(cluster.anchor)
-            or len(cluster.nodes) >= self.most_nodes
-        ):
+        alone = cluster.kind == "opaque" or stays_alone(cluster.anchor) or stays_alone(node)
+        if alone or len(cluster.nodes) >= self.most_nodes:
             return False
         if len(operands_of((*cluster.nodes, node))) > self.most_operands:
             return False

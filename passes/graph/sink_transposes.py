@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from tilewright.ir.expr import ONE, Expr
 from tilewright.ir.graph import Builder, Module, Node, Value
+from tilewright.ir.ops.concat import Concat
 from tilewright.ir.ops.einsum import Einsum
 from tilewright.ir.ops.elementwise import Elementwise
 from tilewright.ir.ops.matmul import Matmul
@@ -46,6 +47,7 @@ class SinkTransposes(Pass):
             elementwise_of_unsqueeze,
             transpose_of_merge,
             elementwise_of_transpose,
+            concat_of_transposes,
             elementwise_of_reshape,
             contraction_of_transpose,
             transpose_of_contraction,
@@ -105,29 +107,62 @@ def merged_dims(shape: Sequence[Expr], merged: Sequence[Expr]) -> list[tuple[int
 
 
 def elementwise_of_transpose(node: Node, builder: Builder) -> Value | None:
-    """An elementwise op whose other operands are scalars, or transposed alike, goes in front of the
-    transposition.
+    """An elementwise op goes in front of the transposition of its operands.
+
+    Operands that are not transposed alike must be free to move: scalars, and tensors of which only
+    dims of 1 change places.
     """
     if not isinstance(node.op, Elementwise) or len(node.results) != 1:
         return None
-    perm: tuple[int, ...] | None = None
-    for value in node.operands:
-        source = _transposed_value(value)
-        if source is not None and isinstance(source.op, Transpose) and only_use(value):
-            perm = source.op.perm
-            break
-    if perm is None or len(perm) != node.result.type.rank:
+    rank = node.result.type.rank
+    sources = [_transposed_value(v) for v in node.operands]
+    perms = [
+        s.op.perm
+        for s, v in zip(sources, node.operands, strict=True)
+        if s is not None and isinstance(s.op, Transpose) and only_use(v)
+    ]
+    if not perms or len(perms[0]) != rank:
         return None
+    perm = perms[0]
     operands: list[Value] = []
-    for value in node.operands:
-        source = _transposed_value(value)
-        if source is not None and isinstance(source.op, Transpose) and source.op.perm == perm:
-            operands.append(source.operands[0])
-        elif all(d is ONE for d in value.type.shape):
-            operands.append(value)
-        else:
+    for value, source in zip(node.operands, sources, strict=True):
+        alike = source is not None and isinstance(source.op, Transpose) and source.op.perm == perm
+        moved = source.operands[0] if source is not None and alike else None
+        moved = moved or _moved_units(value, perm, builder)
+        if moved is None:
             return None
+        operands.append(moved)
     return builder(Transpose(perm), builder(node.op, *operands))
+
+
+def _moved_units(value: Value, perm: tuple[int, ...], builder: Builder) -> Value | None:
+    """A value that broadcasts to the result of ``perm`` in the order before it, if that is a
+    reshape.
+    """
+    shape = value.type.shape
+    if all(d is ONE for d in shape) and len(shape) <= 1:
+        return value
+    aligned: list[Expr] = [ONE] * (len(perm) - len(shape)) + list(shape)
+    kept = [axis for axis, d in zip(perm, aligned, strict=True) if d is not ONE]
+    if kept != sorted(kept) or not value.type.layout.is_row_major:
+        return None
+    before = [aligned[perm.index(axis)] for axis in range(len(perm))]
+    while before and before[0] is ONE:
+        before.pop(0)
+    return value if tuple(before) == shape else builder(Reshape(tuple(before)), value)
+
+
+def concat_of_transposes(node: Node, builder: Builder) -> Value | None:
+    """A concat of values that are transposed alike is transposed afterwards."""
+    if not isinstance(node.op, Concat):
+        return None
+    sources = [_transposed_value(v) for v in node.operands]
+    perms = {s.op.perm for s in sources if s is not None and isinstance(s.op, Transpose)}
+    whole = [s.operands[0] for s in sources if s is not None]
+    if len(perms) != 1 or len(whole) != len(sources) or not all(map(only_use, node.operands)):
+        return None
+    perm = perms.pop()
+    return builder(Transpose(perm), builder(Concat(perm[node.op.axis]), *whole))
 
 
 def contraction_of_transpose(node: Node, builder: Builder) -> Value | None:
