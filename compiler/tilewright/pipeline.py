@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one list of graph passes, in order.
 
-Bound the symbols; simplify; fold batch normalisation before it is said in simpler ops; shape matrix
-products; choose layouts and pack weights; give outputs memory of their own; form groups.
+Bound the symbols; simplify; find normalisations, and fold those of batches before they are said in
+simpler ops; shape matrix products; choose layouts and pack weights; give outputs memory of their
+own; form groups.
 """
 
 from tilewright.passes.manager import Pass, parse_pipeline
@@ -12,6 +13,7 @@ GRAPH_PASSES = (
     "canonicalize",
     "fold-constants",
     "eliminate-common-subexpressions",
+    "recover-normalization",
     "fold-batch-norm",
     "decompose",
     "canonicalize",
