@@ -84,10 +84,15 @@ def _prove(
 ) -> tuple[Program, list[Demand]]:
     facts = Facts(context)
     program = collect(kernel)
-    demands = Matcher(program, facts).run()
+    matcher = Matcher(program, facts)
+    demands = matcher.run()
     check_bounds(program, facts)
     check_inputs(program, demands, facts)
-    accesses = {m: accesses_of(program, m, demands) for m in program.memories if m.role != "input"}
+    accesses = {
+        m: accesses_of(program, m, demands, matcher.cells)
+        for m in program.memories
+        if m.role != "input"
+    }
     directs: dict[Memory, Direct] = {}
     flows: dict[tuple[Memory, int], Flow] = {}
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels of one map: a loop nest in the memory order of the output, its innermost axis on vectors."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tilewright.ir.loop import Kernel
 from tilewright.ir.target import Target
@@ -20,7 +20,7 @@ class Elementwise(Template):
 
     priority = 10
 
-    def plans(self, kernel: Kernel, target: Target) -> Iterator[Plan]:
+    def plans(self, kernel: Kernel, target: Target, choices: Mapping[str, int]) -> Iterator[Plan]:
         if len(kernel.stages) != 1 or kernel.stages[0].kind != "map" or not kernel.stages[0].axes:
             return
         stage = kernel.stages[0]
@@ -28,7 +28,10 @@ class Elementwise(Template):
         lanes = target.lanes(stage.output.dtype.bytes)
         work = points(stage) * cost_of_point(stage)
         wanted = min(target.cores * TASKS_PER_CORE, 1 + work // TASK_WORK)
-        plan = Plan(kernel)
+        plan = Plan(kernel, choices)
+        wanted = plan.choose(
+            "tasks", wanted, (1, target.cores, 2 * target.cores, 4 * target.cores, 8 * target.cores)
+        )
         plan.reorder(*order)
         if len(order) == 1:
             size = -(-plan.size(order[0]) // wanted)

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build a schedule step by step, looking at the kernel as it stands after each step."""
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
 from tilewright.ir.expr import Const, Expr, Var
 from tilewright.ir.loop import For, Kernel, walk
 from tilewright.ir.simplify import hinted
@@ -17,12 +20,26 @@ from tilewright.passes.schedule.steps import (
 )
 
 
-class Plan:
-    """A kernel and the steps that led to it. ``do`` applies a step at once, so that loops can be looked up by name."""
+@dataclass(frozen=True)
+class Decision:
+    """A value that a template chose, and the values that it could have chosen."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    chosen: int
+    options: tuple[int, ...]
+
+
+class Plan:
+    """A kernel and the steps that led to it. ``do`` applies a step at once, so that loops can be looked up by name.
+
+    Templates take their decisions through :meth:`choose`, which notes them with their alternatives in ``decisions``: that is
+    the space in which the autotuner searches. ``choices`` overrides decisions by name.
+    """
+
+    def __init__(self, kernel: Kernel, choices: Mapping[str, int] | None = None) -> None:
         self.kernel = kernel
         self.steps: list[Step] = []
+        self.choices = choices or {}
+        self.decisions: dict[str, Decision] = {}
 
     @property
     def schedule(self) -> Schedule:
@@ -33,6 +50,13 @@ class Plan:
         for step in steps:
             self.kernel = step.apply(self.kernel)
             self.steps.append(step)
+
+    def choose(self, name: str, default: int, options: Iterable[int]) -> int:
+        """Decide: ``default`` unless ``choices`` says otherwise; ``options`` are the values worth trying."""
+        values = tuple(sorted({default, *options}))
+        chosen = self.choices.get(name, default)
+        self.decisions[name] = Decision(chosen, values)
+        return chosen
 
     def loop(self, name: str) -> Var | None:
         """The variable of the loop of that name, or None if there is no such loop."""

@@ -5,7 +5,7 @@ The last stage is a map over rows, or over rows and the reduced axis; all other 
 along the contiguous axis get partial accumulators, one a lane, so that they run on vectors.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tilewright.ir.expr import Const, Expr, Read, Var, free_variables
 from tilewright.ir.loop import Kernel
@@ -41,13 +41,13 @@ class Rows(Template):
 
     priority = 30
 
-    def plans(self, kernel: Kernel, target: Target) -> Iterator[Plan]:
+    def plans(self, kernel: Kernel, target: Target, choices: Mapping[str, int]) -> Iterator[Plan]:
         reductions = [s for s in kernel.stages if s.kind == "reduce"]
         if not reductions or any(s.kind not in ("map", "reduce") for s in kernel.stages):
             return
         if len(kernel.outputs) != 1 or not all(_reduces_along_memory(s) for s in reductions):
             return
-        plan = Plan(kernel)
+        plan = Plan(kernel, choices)
         lanes = target.lanes(kernel.outputs[0].dtype.bytes)
         if kernel.stages[-1].kind == "reduce":
             plan.do(CacheWrite(kernel.stages[-1].name))
@@ -105,6 +105,9 @@ def _schedule(plan: Plan, root: Stage, rows: list[Var], lanes: int, target: Targ
         name = f"{name}_f"
     work = sum(points(s) * cost_of_point(s) for s in kernel.stages)
     tasks = min(target.cores * TASKS_PER_CORE, 1 + work // TASK_WORK)
+    tasks = plan.choose(
+        "tasks", tasks, (1, target.cores, 2 * target.cores, 4 * target.cores, 8 * target.cores)
+    )
     plan.do(Chunk(name, -(-plan.size(name) // tasks)))
     for s in reversed(kernel.stages[:-1]):
         _place(plan, s, f"{name}_i", lanes)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schedule that fits every kernel: no steps at all, or just a parallel outermost loop."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tilewright.ir.loop import For, Kernel
 from tilewright.ir.target import Target
@@ -15,7 +15,7 @@ class Serial(Template):
 
     priority = 1000
 
-    def plans(self, kernel: Kernel, target: Target) -> Iterator[Plan]:
+    def plans(self, kernel: Kernel, target: Target, choices: Mapping[str, int]) -> Iterator[Plan]:
         if isinstance(kernel.body, For):
             plan = Plan(kernel)
             plan.do(Parallel(kernel.body.var.name))

@@ -2,7 +2,7 @@
 """The base class of schedule templates, and the facts of stages that their decisions rest on."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from tilewright.ir.loop import Kernel
 from tilewright.ir.simplify import substitute
 from tilewright.ir.stage import Stage
 from tilewright.ir.target import Target
-from tilewright.passes.schedule.defaults.plan import Plan
+from tilewright.passes.schedule.defaults.plan import Decision, Plan
 from tilewright.passes.schedule.schedule import Schedule
 
 _logger = logging.getLogger("tilewright")
@@ -32,6 +32,7 @@ class Candidate:
     schedule: Schedule
     kernel: Kernel
     template: str
+    decisions: Mapping[str, Decision]
 
 
 class Template:
@@ -48,17 +49,27 @@ class Template:
         Template.registry.append(cls)
         Template.registry.sort(key=lambda t: t.priority)
 
-    def plans(self, kernel: Kernel, target: Target) -> Iterator[Plan]:
-        """Finished plans for the kernel, best first; none if it is not of this form."""
+    def plans(self, kernel: Kernel, target: Target, choices: Mapping[str, int]) -> Iterator[Plan]:
+        """Finished plans for the kernel, best first; none if it is not of this form.
+
+        ``choices`` overrides decisions of the template by name.
+        """
         raise NotImplementedError
 
 
-def default_candidates(kernel: Kernel, target: Target) -> Iterator[Candidate]:
-    """Schedules for a kernel, best first; the last is the plain nest. None of them is proven yet."""
+def default_candidates(
+    kernel: Kernel, target: Target, choices: Mapping[str, int] | None = None
+) -> Iterator[Candidate]:
+    """Schedules for a kernel, best first; the last is the plain nest. None of them is proven yet.
+
+    ``choices`` overrides decisions of the templates by name, as the autotuner does.
+    """
     for template in Template.registry:
         try:
-            for plan in template().plans(kernel, target):
-                yield Candidate(plan.schedule, plan.kernel, template.__name__.lower())
+            for plan in template().plans(kernel, target, choices or {}):
+                yield Candidate(
+                    plan.schedule, plan.kernel, template.__name__.lower(), plan.decisions
+                )
         except ScheduleError as error:
             # The recipe stops at a step that this kernel does not allow: the next, simpler template is asked.
             _logger.debug(

@@ -8,7 +8,7 @@ cache. Tasks are blocks of rows, or panels of the vector axis when the weights a
 part of the weights once).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tilewright.ir.expr import ZERO, Compare, Const, Expr, Read, Var, free_variables, sub
@@ -98,8 +98,8 @@ class Tiled(Template):
 
     priority = 20
 
-    def plans(self, kernel: Kernel, target: Target) -> Iterator[Plan]:
-        plan = Plan(kernel)
+    def plans(self, kernel: Kernel, target: Target, choices: Mapping[str, int]) -> Iterator[Plan]:
+        plan = Plan(kernel, choices)
         reductions = [s for s in kernel.stages if s.kind == "reduce"]
         if len(reductions) == 1 and reductions[0].output in kernel.outputs:
             plan.do(CacheWrite(reductions[0].name))
@@ -153,7 +153,8 @@ class _Tiling:
         self.contraction = is_contraction(form.reduction)
         self.vectors = max(1, block // target.lanes(form.reduction.output.dtype.bytes))
         work = points(form.reduction)
-        self.wanted = min(target.cores * TASKS_PER_CORE, 1 + work // TASK_WORK)
+        wanted = min(target.cores * TASKS_PER_CORE, 1 + work // TASK_WORK)
+        self.wanted = plan.choose("tasks", wanted, (target.cores * n for n in (1, 2, 4, 8)))
 
     def build(self) -> None:
         plan, form = self.plan, self.form
@@ -228,7 +229,8 @@ class _Tiling:
             weights *= int(d.literal) if isinstance(d, Const) else 64
         rows = points(self.form.root) // extent(self.form.vector)
         activations = 4 * rows * points(self.form.reduction) // points(self.form.root)
-        return weights > self.target.l2 or weights >= activations
+        default = weights > self.target.l2 or weights >= activations
+        return bool(self.plan.choose("panels_first", int(default), (0, 1)))
 
     def _row_block(self, outer: list[str]) -> int:
         """How many iterations of the innermost outer loop a task takes: halo is shared, but tasks must be enough."""
@@ -241,7 +243,7 @@ class _Tiling:
         for s in self.form.before:
             budget = self.target.l1 * 3 // 2 if self._by_panel(s) else self.target.l2 // 2
             rows = min(rows, max(1, budget // self._bytes_per_row(s)))
-        return rows
+        return self.plan.choose("row_block", rows, (n for n in (1, 2, 4, 7, 8, 14) if n <= size))
 
     def _bytes_per_row(self, s: Stage) -> int:
         """The bytes of a producer's box for one more row of the root: all its inner axes, or one panel of them."""
@@ -263,7 +265,8 @@ class _Tiling:
         tile = self._tile_rows(row)
         fit = self.target.l2 // 2 // (4 * depth)
         share = -(-self.plan.size(row) // self.wanted)
-        return -(-max(tile, min(fit, share)) // tile) * tile
+        size = -(-max(tile, min(fit, share)) // tile) * tile
+        return self.plan.choose("row_block", size, (n * tile for n in (1, 2, 4, 8, 16, 32)))
 
     # --- tiles ---
 
@@ -279,7 +282,9 @@ class _Tiling:
         size = self.plan.static_size(row)
         if size is None:
             return min(most, self.plan.size(row))
-        return min(range(1, min(most, size) + 1), key=lambda t: (_tile_cost(size, t, vectors), -t))
+        options = range(1, min(most, size) + 1)
+        default = min(options, key=lambda t: (_tile_cost(size, t, vectors), -t))
+        return self.plan.choose("tile_rows", default, options)
 
     def _tile_loops(self, row: str, lane: str, task: str) -> list[str]:
         """Cut rows into tiles; returns the loops of whose iterations each is a tile."""
@@ -357,7 +362,8 @@ class _Tiling:
             if len(names) > 1 and (plan.static_size(names[-2]) or 99) * size <= 9:
                 plan.unroll(names[-2])
             return
-        factor = next((f for f in (8, 4, 2) if size % f == 0), 1)
+        factors = [f for f in (8, 4, 2, 1) if size % f == 0]
+        factor = plan.choose("unroll", factors[0], factors)
         if factor > 1 and self.contraction:
             plan.do(Split(names[-1], factor), Unroll(f"{names[-1]}_i"))
 

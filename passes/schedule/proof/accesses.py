@@ -135,15 +135,25 @@ def collect(kernel: Kernel) -> Program:
     return walker.program
 
 
-def point_ranges(program: Program, instance: Instance, copied: Buffer) -> list[tuple[Expr, Expr]]:
-    """The coordinates of an instance's point with the extents of their axes; of a copy's cell in ``copied``.
+def axes_of(stage: Stage, part: str) -> tuple[Var, ...]:
+    """The axes that the coordinates of a block's point stand for."""
+    if stage.kind == "scatter":
+        return stage.reduce_axes if part == "update" else stage.axes
+    if stage.kind == "scan":
+        return stage.axes if part == "update" else stage.axes[:-1]
+    return (*stage.axes, *stage.reduce_axes) if part == "update" else stage.axes
 
-    Instances outside their stage's domain may run (in the padding of a tile): nobody wants what they compute.
+
+def point_ranges(program: Program, instance: Instance, copied: Buffer) -> list[tuple[Expr, Expr]]:
+    """The coordinates of an instance's point with the extents of their axes; of a copy, those of
+    its cell in ``copied``.
+
+    Instances outside their stage's domain may run (in the padding of a tile): nobody wants what
+    they compute.
     """
     if instance.part == "copy":
         return list(zip(instance.point, copied.shape, strict=True))
-    stage = program.stage(instance.stage)
-    axes = (*stage.axes, *stage.reduce_axes)
+    axes = axes_of(program.stage(instance.stage), instance.part)
     known: dict[Expr, Expr] = dict(zip(axes, instance.point))
     return [(e, substitute(axis.extent, known)) for axis, e in known.items()]
 
@@ -279,33 +289,31 @@ class _Walker:
             here = self._next(place)
 
     def _paths(
-        self, s: Stmt, place: Place, bound: dict[Expr, Expr], stored: list[Memory]
+        self, s: Stmt, place: Place, bound: Mapping[Expr, Expr], stored: list[Write]
     ) -> list[tuple[tuple[Expr, ...], list[Write]]]:
         """The straight-line paths through a block's body: the conditions of each and its stores.
 
-        ``stored`` collects what the path has written: a block reads a memory only before it writes it, so that all
-        its reads happen at one time and all its writes at the next.
+        ``stored`` is what the path has written so far. Expressions come out as functions of memory
+        before the block: all its reads happen at one time and all its writes at the next.
         """
         match s:
             case Store(buffer, indices, value):
-                for e in (*indices, value):
-                    self._require_unwritten(e, place, stored)
                 memory = place.memories.get(buffer)
                 if memory is None:
                     raise ScheduleError(
-                        f"A block stores to '{buffer.name}', which is neither an argument nor allocated."
+                        f"A block stores to '{buffer.name}', which is neither an argument nor "
+                        "allocated."
                     )
-                stored.append(memory)
-                at = tuple(substitute(i, bound) for i in indices)
-                return [(place.conditions, [Write(memory, at, substitute(value, bound))])]
+                at = tuple(self._before(i, place, bound, stored) for i in indices)
+                write = Write(memory, at, self._before(value, place, bound, stored))
+                stored.append(write)
+                return [(place.conditions, [write])]
             case Let(var, value, body):
-                self._require_unwritten(value, place, stored)
-                value = substitute(value, bound)
+                value = self._before(value, place, bound, stored)
                 self._evaluate(value, place)
                 return self._paths(body, place, {**bound, var: value}, stored)
             case If(condition, then, otherwise):
-                self._require_unwritten(condition, place, stored)
-                condition = substitute(condition, bound)
+                condition = self._before(condition, place, bound, stored)
                 self._evaluate(condition, place)
                 found = self._paths(then, _under(place, condition), bound, list(stored))
                 if otherwise is not None:
@@ -317,17 +325,27 @@ class _Walker:
                 if all(len(p) == 1 and p[0][0] == place.conditions for p in parts):
                     return [(place.conditions, [w for p in parts for w in p[0][1]])]
         raise ScheduleError(
-            f"A block holds a statement of kind '{type(s).__name__.lower()}' that the proof cannot read. "
-            "Keep blocks to stores."
+            f"A block holds a statement of kind '{type(s).__name__.lower()}' that the proof cannot "
+            "read. Keep blocks to stores."
         )
 
-    def _require_unwritten(self, e: Expr, place: Place, stored: list[Memory]) -> None:
+    def _before(
+        self, e: Expr, place: Place, bound: Mapping[Expr, Expr], stored: list[Write]
+    ) -> Expr:
+        """``e`` as a function of memory before the block: what it reads back is put in its place."""
+        replacements = dict(bound)
         for read in reads(e):
-            if place.memories.get(read.buffer) in stored:
+            writes = [w for w in stored if place.memories.get(read.buffer) is w.memory]
+            if not writes:
+                continue
+            at = tuple(substitute(i, bound) for i in read.indices)
+            if len(writes) != 1 or at != writes[0].indices:
                 raise ScheduleError(
                     f"A block reads '{read}' after it has stored to '{read.buffer.name}'. "
                     "Bind the value with 'let' before the store."
                 )
+            replacements[read] = writes[0].value
+        return substitute(e, replacements)
 
 
 def _under(place: Place, condition: Expr) -> Place:

@@ -12,7 +12,7 @@ the kernel returns is read once more after its end.
 """
 
 from copy import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,15 +33,16 @@ from tilewright.passes.schedule.proof.isl_expr import (
     index_parts,
     opaque_atoms,
 )
-from tilewright.passes.schedule.proof.match import Demand
+from tilewright.passes.schedule.proof.match import Demand, roles
 
 
 @dataclass(eq=False)
 class Access:
     """A write or a read of one memory, as the analysis sees it.
 
-    ``kind``: ``source`` (starts a value), ``update``, ``read`` or ``final`` (the read after the end). ``cell`` is the logical
-    cell of ``buffer`` that it has or wants; ``stage`` the stage that computes it, for sources and updates.
+    ``kind``: ``start`` (of a reduction or scan), ``write`` (of a whole value), ``update``, ``read`` or
+    ``final`` (the read after the end). ``cell`` is the logical cell of ``buffer`` that it has or
+    wants; ``stage`` the stage that computes it, for all but reads and copies.
     """
 
     kind: str
@@ -53,6 +54,10 @@ class Access:
     variables: tuple[Var, ...] = ()
     conditions: tuple[Expr, ...] = ()
     domain: Domain = field(init=False)
+
+    @property
+    def is_source(self) -> bool:
+        return self.kind in ("start", "write")
 
 
 class Flow:
@@ -68,10 +73,9 @@ class Flow:
         self.accesses = [copy(a) for a in accesses]
         self.by_name: dict[str, Access] = {}
         self._build()
-        self.sources = [a for a in self.accesses if a.kind == "source"]
-        self.sinks = [a for a in self.accesses if a.kind != "source"]
+        self.sources = [a for a in self.accesses if a.is_source]
+        self.sinks = [a for a in self.accesses if not a.is_source]
         self.dependence: Any = None
-        self.orphans: Any = None
 
     # --- isl objects ---
 
@@ -81,12 +85,12 @@ class Flow:
         dims: list[list[Expr]] = []
         parameters: dict[Expr, None] = dict.fromkeys(outer)
         for access in self.accesses:
-            inner = list(access.variables[self.depth :])
+            inner: list[Expr] = list(access.variables[self.depth :])
             parts = [
                 *access.indices,
                 *access.cell,
                 *self._points(access),
-                *(v.extent for v in inner),
+                *(v.extent for v in access.variables[self.depth :]),
             ]
             parts += [p for c in access.conditions for p in index_parts(c)]
             parts += [e for pair in self.ranges(access) for e in pair]
@@ -94,10 +98,11 @@ class Flow:
             moving = set(inner)
             for o in opaque:
                 if free_variables(o) & moving or reads(o):
-                    inner.append(o)  # type: ignore[arg-type]
+                    self._require_known(access, o)
+                    inner.append(o)
                 else:
                     parameters[o] = None
-            dims.append(list(inner))
+            dims.append(inner)
             asked += parts
         inside = {d for group in dims for d in group}
         for e in closure([*asked, *parameters]):
@@ -125,15 +130,27 @@ class Flow:
         domain = Domain(self.frame, name, dims, dims)
         for condition in access.conditions:
             domain.set = domain.where(domain.set, condition)
-        if access.kind == "source" and not domain.exact:
-            raise ScheduleError(
-                f"Block '{access.instance.name if access.instance else ''}' runs under a condition on values, so that it is "
-                "not known which cells it writes. Put the condition into the value."
-            )
+        if (access.is_source or access.kind == "update") and not domain.exact:
+            self._require_known(access, None)
         if access.kind == "read":
             for e, extent in self.ranges(access):
                 domain.set = domain.within(domain.set, e, extent)
         return domain
+
+    def _require_known(self, access: Access, opaque: Expr | None) -> None:
+        """Which iterations a write has must be known; which cell one update of a scatter hits need not."""
+        if access.instance is None or access.kind in ("read", "final"):
+            return
+        if opaque is not None and access.stage is not None and access.stage.kind == "scatter":
+            parts = [p for c in access.conditions for p in index_parts(c)]
+            parts += [v.extent for v in access.variables]
+            if not any(opaque in opaque_atoms(e) for e in parts):
+                return
+        what = "a condition on values" if opaque is None else f"the value of '{opaque}'"
+        raise ScheduleError(
+            f"Where block '{access.instance.name}' writes depends on {what}, so that it is not known "
+            "which cells it reaches. Put the condition into the value that it stores."
+        )
 
     def ranges(self, access: Access) -> list[tuple[Expr, Expr]]:
         """Where an access matters: the coordinates of its instance's point with their extents."""
@@ -176,7 +193,7 @@ class Flow:
         length = max(map(len, stamps))
         for access, stamp in zip(self.accesses, stamps, strict=True):
             stamp += [index(0)] * (length - len(stamp))
-            stamp.append(index(1 if access.kind == "source" else 0))
+            stamp.append(index(1 if access.is_source else 0))
         return _joined(a.domain.map(s, "T") for a, s in zip(self.accesses, stamps, strict=True))
 
     # --- analysis ---
@@ -220,16 +237,12 @@ class Flow:
                 continue
             wants.append(access.domain.map(access.cell, f"final {access.buffer.name}"))
             for stage in self.program.kernel.stages:
-                if stage.kind == "reduce" and access.buffer in stage.outputs:
+                if stage.kind in ("reduce", "scatter") and access.buffer in stage.outputs:
                     wants.append(access.domain.map(access.cell, f"start {stage.name}"))
         has = []
         for access in self.sources:
-            starts = access.instance is not None and access.instance.part == "init"
-            label = (
-                f"start {access.stage.name}"
-                if starts and access.stage
-                else f"final {access.buffer.name}"
-            )
+            starts = access.kind == "start" and access.stage is not None
+            label = f"start {access.stage.name}" if starts else f"final {access.buffer.name}"
             has.append(access.domain.map(access.cell, label))
         if not has:
             return
@@ -258,31 +271,41 @@ class Flow:
         return f"Block {report.instance(access.instance, values)} needs {wanted}"
 
 
-def accesses_of(program: Program, memory: Memory, demands: Sequence[Demand]) -> list[Access]:
-    """Every access of a memory that matters to what its cells hold."""
+def accesses_of(
+    program: Program,
+    memory: Memory,
+    demands: Sequence[Demand],
+    cells: Mapping[Instance, tuple[Expr, ...]],
+) -> list[Access]:
+    """Every access of a memory that matters to what its cells hold.
+
+    ``demands`` are the reads of all blocks, ``cells`` the logical cells that they write.
+    """
     copied = {d.instance: d.buffer for d in demands if d.instance.part == "copy"}
     found: list[Access] = []
     for instance in program.instances:
         place = instance.place
-        stage = None if instance.part == "copy" else program.stage(instance.stage)
         for number, write in enumerate(instance.writes):
             if write.memory is not memory:
                 continue
-            kind = "update" if instance.part == "update" else "source"
-            buffer = copied[instance] if stage is None else stage.outputs[number]
-            cell = instance.point if stage is None else _target(stage, instance.point)
+            if instance.part == "copy":
+                kind, buffer, cell = "write", copied[instance], instance.point
+                stage = None
+            else:
+                stage = program.stage(instance.stage)
+                role = roles(stage, instance)[number]
+                kind = {"init": "start", "update": "update"}.get(instance.part, "write")
+                buffer = stage.outputs[role.number] if role.output else memory.buffer
+                cell = cells[instance]
+                if stage.kind == "scan" and instance.part == "update":
+                    kind = "write" if role.output else "update"
+                    cell = cell if role.output else instance.point[:-1]
             found.append(
                 Access(
-                    kind,
-                    write.indices,
-                    buffer,
-                    cell,
-                    instance,
-                    stage,
-                    place.variables,
-                    place.conditions,
+                    kind, write.indices, buffer, cell, instance, stage,
+                    place.variables, place.conditions,
                 )
-            )
+            )  # fmt: skip
     for demand in demands:
         if demand.memory is memory:
             place = demand.instance.place
@@ -296,14 +319,9 @@ def accesses_of(program: Program, memory: Memory, demands: Sequence[Demand]) -> 
     if memory.role == "output":
         for stage in program.kernel.stages:
             if memory.buffer in stage.outputs:
-                cell = stage.targets
+                cell = stage.axes if stage.kind == "scatter" else stage.targets
                 found.append(Access("final", cell, memory.buffer, cell, None, stage, stage.axes))
     return found
-
-
-def _target(stage: Stage, point: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    known: dict[Expr, Expr] = dict(zip(stage.axes, point))
-    return tuple(substitute(t, known) for t in stage.targets)
 
 
 def union(parts: Iterable[Any]) -> Any:

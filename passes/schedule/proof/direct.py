@@ -45,13 +45,15 @@ class Direct:
     def __init__(self, program: Program, accesses: Sequence[Access], allow_reorder: bool) -> None:
         self.program = program
         self.allow_reorder = allow_reorder
-        self.sources = [a for a in accesses if a.kind == "source"]
+        self.sources = [a for a in accesses if a.is_source]
         self.updates = [a for a in accesses if a.kind == "update"]
         self.reads = [a for a in accesses if a.kind in ("read", "final")]
         self.origins: dict[Access, list[Origin]] = {}
 
     def holds(self) -> bool:
         """True if all reads, and the updates they depend on, are shown to find what they want."""
+        if any(u.stage is not None and u.stage.kind != "reduce" for u in self.updates):
+            return False
         if not all(self._resolve(u, self._facts(u), self.sources) for u in self.updates):
             return False
         return all(self._resolve(r, self._facts(r), self.sources) for r in self.reads)
@@ -85,7 +87,7 @@ class Direct:
         if sink.kind == "update":
             values = tuple(found.values.values())
             self.origins.setdefault(sink, []).append(Origin(source, shared, values))
-        elif _is_start(source) and not self._complete(source, sink, shared, inside):
+        elif source.kind == "start" and not self._complete(source, sink, shared, inside):
             return False
         rest = [s for s in sources if s is not source]
         return all(
@@ -193,10 +195,6 @@ def shared_loops(a: Access, b: Access) -> int:
     return count
 
 
-def _is_start(source: Access) -> bool:
-    return source.instance is not None and source.instance.part == "init"
-
-
 def _solution(access: Access, sink: Access, shared: int) -> Solution | None:
     """The iteration of ``access`` that touches the cell of ``sink``, in the same iteration of the shared loops.
 
@@ -204,7 +202,7 @@ def _solution(access: Access, sink: Access, shared: int) -> Solution | None:
     """
     assert access.instance is not None
     private = access.variables[shared:]
-    conditions = access.conditions if access.kind == "source" else ()
+    conditions = access.conditions if access.is_source else ()
     needs: list[Expr] = []
     for condition in conditions:
         if condition in sink.conditions and not free_variables(condition) & set(private):
@@ -225,7 +223,7 @@ def _wanted(source: Access, sink: Access, found: Solution) -> bool:
     """True if the source has the value that the sink wants, cell and kind."""
     if source.buffer is not sink.buffer:
         return False
-    if sink.kind == "update" and not (_is_start(source) and source.stage is sink.stage):
+    if sink.kind == "update" and not (source.kind == "start" and source.stage is sink.stage):
         return False
     return tuple(substitute(e, found.values) for e in source.cell) == sink.cell
 

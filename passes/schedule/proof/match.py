@@ -35,7 +35,14 @@ from tilewright.ir.expr import (
 from tilewright.ir.simplify import substitute
 from tilewright.ir.stage import Stage
 from tilewright.passes.schedule.proof import report
-from tilewright.passes.schedule.proof.accesses import Instance, Memory, Program, Write, negated
+from tilewright.passes.schedule.proof.accesses import (
+    Instance,
+    Memory,
+    Program,
+    Write,
+    axes_of,
+    negated,
+)
 from tilewright.passes.schedule.proof.facts import Facts, replaced
 from tilewright.passes.schedule.proof.isl_expr import is_condition, opaque_atoms
 
@@ -75,13 +82,9 @@ def carried_buffers(program: Program) -> dict[Memory, tuple[Buffer, ...]]:
             copies.append(instance)
             continue
         stage = program.stage(instance.stage)
-        if len(instance.writes) != len(stage.outputs):
-            raise ScheduleError(
-                f"Block '{instance.name}' stores {len(instance.writes)} values; stage '{stage.name}' has "
-                f"{len(stage.outputs)} outputs."
-            )
-        for write, buffer in zip(instance.writes, stage.outputs, strict=True):
-            carried[write.memory][buffer] = None
+        for write, role in zip(instance.writes, roles(stage, instance), strict=True):
+            if role.output:
+                carried[write.memory][stage.outputs[role.number]] = None
     changed = True
     while changed:
         changed = False
@@ -118,6 +121,7 @@ class Matcher:
                 self.producers.setdefault(buffer, []).append(stage)
         self.inputs = frozenset(program.kernel.inputs)
         self.demands: list[Demand] = []
+        self.cells: dict[Instance, tuple[Expr, ...]] = {}
         self._seen: set[tuple[Expr, Expr, tuple[Expr, ...]]] = set()
         self._accumulators: dict[Expr, Write] = {}
 
@@ -128,14 +132,28 @@ class Matcher:
                 self._copy(instance)
                 continue
             stage = self.program.stage(instance.stage)
-            expected = specification(stage, instance)
-            self._accumulators = dict(zip(stage.accumulators, instance.writes))
-            for spec, write in zip(expected, instance.writes, strict=True):
-                try:
-                    self._compare(instance, spec, write.value, ())
-                except _Differs as found:
-                    self._fail(instance, found)
+            found = roles(stage, instance)
+            running = stage.kind != "scan"
+            self._accumulators = {
+                stage.accumulators[role.number]: write
+                for write, role in zip(instance.writes, found, strict=True)
+                if role.output == running and stage.accumulators
+            }
+            try:
+                for write, role in zip(instance.writes, found, strict=True):
+                    self._compare(instance, specification(stage, instance, role), write.value, ())
+                self.cells[instance] = self._cell(stage, instance)
+            except _Differs as difference:
+                self._fail(instance, difference)
         return self.demands
+
+    def _cell(self, stage: Stage, instance: Instance) -> tuple[Expr, ...]:
+        """The logical cell that a block writes; a data-dependent one in terms of the block's reads."""
+        if instance.part == "init":
+            return instance.point
+        known = dict(zip(axes_of(stage, instance.part), instance.point))
+        cell = tuple(substitute(t, known) for t in stage.targets)
+        return self._aligned(instance, cell, instance.writes[0].indices, ())
 
     def _fail(self, instance: Instance, found: _Differs) -> None:
         values = found.values
@@ -331,16 +349,48 @@ class Matcher:
         return True
 
 
-def specification(stage: Stage, instance: Instance) -> tuple[Expr, ...]:
-    """What the stage says that a block stores, at the block's point; accumulators stay scalars."""
-    axes = (*stage.axes, *stage.reduce_axes) if instance.part == "update" else stage.axes
-    fits = {"map": ("map",), "reduce": ("init", "update")}
-    if instance.part not in fits.get(stage.kind, ()) or len(instance.point) != len(axes):
+@dataclass(frozen=True)
+class Role:
+    """What a store of a block is for: output ``number`` of its stage, or a value that a scan carries."""
+
+    number: int
+    output: bool
+
+
+def roles(stage: Stage, instance: Instance) -> list[Role]:
+    """The roles of a block's stores, in order; ScheduleError if the block does not fit its stage."""
+    outputs = [Role(n, True) for n in range(len(stage.outputs))]
+    carried = [Role(n, False) for n in range(len(stage.accumulators))]
+    parts = ("map",) if stage.kind == "map" else ("init", "update")
+    found = outputs
+    if stage.kind == "scan" and instance.part == "init":
+        found = carried
+    elif stage.kind == "scan":
+        found = [*outputs, *carried] if stage.exclusive else [*carried, *outputs]
+    fits = (
+        instance.part in parts
+        and stage.kind != "opaque"
+        and len(instance.point) == len(axes_of(stage, instance.part))
+        and len(instance.writes) == len(found)
+    )
+    if not fits:
         raise ScheduleError(
-            f"Block '{instance.name}' at ({', '.join(map(str, instance.point))}) does not fit stage '{stage.name}' of kind "
+            f"Block '{instance.name}' with {len(instance.point)} coordinates and "
+            f"{len(instance.writes)} stores does not fit stage '{stage.name}' of kind "
             f"'{stage.kind}'."
         )
-    return replaced(stage.init if instance.part == "init" else stage.values, axes, instance.point)
+    return found
+
+
+def specification(stage: Stage, instance: Instance, role: Role) -> Expr:
+    """What the stage says that a store writes, at the block's point; accumulators stay scalars."""
+    if instance.part == "init":
+        value = stage.init[role.number]
+    elif stage.kind == "scan" and stage.exclusive and role.output:
+        value = stage.accumulators[role.number]
+    else:
+        value = stage.values[role.number]
+    return replaced((value,), axes_of(stage, instance.part), instance.point)[0]
 
 
 def _arms(e: Guard | Select) -> tuple[Expr, Expr]:

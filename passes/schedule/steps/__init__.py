@@ -2,18 +2,28 @@
 """The schedule steps; importing this package registers them all."""
 
 from tilewright.passes.schedule.steps.annotate import Parallel, Unroll, Vectorize
+from tilewright.passes.schedule.steps.bind import Bind, Synchronize
 from tilewright.passes.schedule.steps.compute_at import ComputeAt
 from tilewright.passes.schedule.steps.fuse import Fuse
 from tilewright.passes.schedule.steps.partition import Partition, Peel
 from tilewright.passes.schedule.steps.reorder import Reorder
 from tilewright.passes.schedule.steps.split import Chunk, Split
-from tilewright.passes.schedule.steps.stages import CacheWrite, PadAxis, SplitReduction
+from tilewright.passes.schedule.steps.stages import (
+    CacheRead,
+    CacheWrite,
+    Inline,
+    PadAxis,
+    SplitReduction,
+)
 
 __all__ = [
+    "Bind",
+    "CacheRead",
     "CacheWrite",
     "Chunk",
     "ComputeAt",
     "Fuse",
+    "Inline",
     "PadAxis",
     "Parallel",
     "Partition",
@@ -21,6 +31,7 @@ __all__ = [
     "Reorder",
     "Split",
     "SplitReduction",
+    "Synchronize",
     "Unroll",
     "Vectorize",
 ]

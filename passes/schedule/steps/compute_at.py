@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compute a stage inside a loop of its reader, just what one iteration needs.
 
-``compute_at(p, register, i)``, before and after: the buffer shrinks to the box that the loop's body reads (halo included)::
+``compute_at(p, register, i)`` (or ``workspace``, or ``shared`` for the threads of a GPU block), before and after: the buffer shrinks to the box that the loop's body reads (halo included)::
 
     alloc t: f32[n] @workspace {
       for p_i in n serial { block p.map(p_i) { t[p_i] = f(p_i) } }
@@ -47,10 +47,12 @@ from tilewright.passes.schedule.loops import fresh, loop_names, replace_loop
 from tilewright.passes.schedule.region import Region, constant_bound, region_read
 from tilewright.passes.schedule.schedule import Step
 
+SCOPES = ("register", "workspace", "shared")
+
 
 @dataclass(frozen=True)
 class ComputeAt(Step):
-    """Compute ``stage`` inside each of ``loops``, its buffer in ``scope`` (``register`` or ``workspace``)."""
+    """Compute ``stage`` inside each of ``loops``, its buffer in ``scope`` (one of ``SCOPES``)."""
 
     name = "compute_at"
     stage: str
@@ -58,8 +60,10 @@ class ComputeAt(Step):
     loops: tuple[str, ...]
 
     def apply(self, kernel: Kernel) -> Kernel:
-        if self.scope not in ("register", "workspace") or not self.loops:
-            raise ScheduleError("The form is compute_at(STAGE, register or workspace, LOOP...).")
+        if self.scope not in SCOPES or not self.loops:
+            raise ScheduleError(
+                "The form is compute_at(STAGE, register|workspace|shared, LOOP...)."
+            )
         stage = _placeable(kernel, self.stage)
         bare = kernel.with_body(_without(kernel.body, stage))
         placed = bare

@@ -3,6 +3,8 @@
 
 ``split_reduction(s, k, 8)`` gives a reduction partial accumulators (see :mod:`tilewright.passes.lower.split_reduction`);
 ``cache_write(mm)`` lets a stage that writes an output write a buffer of its own, copied by a new map ``mm_out``;
+``cache_read(mm, a)`` lets a stage read a copy of a buffer, made by a new map ``mm_a``, which ``compute_at`` places at a tile;
+``inline(p)`` evaluates a map in the stages that read it;
 ``pad_axis(mm, n, 16)`` lets a stage run over a multiple of 16 points of an axis, where what it reads there is padding of a
 blocked layout.
 """
@@ -17,6 +19,7 @@ from tilewright.ir.loop import Kernel
 from tilewright.ir.simplify import ceildiv, rewrite
 from tilewright.ir.stage import Stage, map_stage, rename_axes
 from tilewright.passes.lower.collect import map_stage_expressions
+from tilewright.passes.lower.inline import inline_into
 from tilewright.passes.lower.kernel import plain_body
 from tilewright.passes.lower.split_reduction import is_splittable, split_reduction
 from tilewright.passes.schedule.schedule import Step
@@ -97,6 +100,53 @@ class CacheWrite(Step):
             kernel,
             tuple(p for s in kernel.stages for p in ((inner, *copies) if s is stage else (s,))),
         )
+
+
+@dataclass(frozen=True)
+class CacheRead(Step):
+    """Let ``stage`` read a copy of ``buffer``, which a new map ``stage_buffer`` makes."""
+
+    name = "cache_read"
+    stage: str
+    buffer: str
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        stage = _plain_stage(kernel, self.stage)
+        source = next((r.buffer for r in stage.reads() if r.buffer.name == self.buffer), None)
+        if source is None or source in stage.outputs:
+            raise ScheduleError(f"Stage '{self.stage}' does not read a buffer '{self.buffer}'.")
+        name = f"{stage.name}_{source.name}"
+        axes = tuple(Var(f"{name}_{d}", e) for d, e in enumerate(source.shape))
+        layout = Layout(source.layout.order)
+        own = Buffer(f"{source.name}_r", source.dtype, source.shape, layout, "workspace")
+
+        def leaf(e: Expr) -> Expr | None:
+            if isinstance(e, Read) and e.buffer is source:
+                return Read(own, tuple(rewrite(i, leaf) for i in e.indices))
+            return None
+
+        reader = map_stage_expressions(stage, lambda e: rewrite(e, leaf))
+        pair = (map_stage(name, axes, own, Read(source, axes)), reader)
+        return _with_stages(
+            kernel, tuple(p for s in kernel.stages for p in (pair if s is stage else (s,)))
+        )
+
+
+@dataclass(frozen=True)
+class Inline(Step):
+    """Evaluate the map ``stage`` wherever it is read; its buffer disappears."""
+
+    name = "inline"
+    stage: str
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        stage = _plain_stage(kernel, self.stage)
+        if stage.kind != "map" or len(stage.outputs) != 1 or stage.output in kernel.outputs:
+            raise ScheduleError(f"Stage '{self.stage}' is not a map into a buffer of the kernel.")
+        if any(t is not a for t, a in zip(stage.targets, stage.axes, strict=True)):
+            raise ScheduleError(f"Stage '{self.stage}' does not write its buffer at its own axes.")
+        rest = (s for s in kernel.stages if s is not stage)
+        return _with_stages(kernel, tuple(inline_into(s, stage) for s in rest))
 
 
 @dataclass(frozen=True)
