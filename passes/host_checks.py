@@ -141,7 +141,7 @@ def graph_checks(module: Module) -> list[Require]:
         needed = [] if node.regions else node.op.requirements([v.type for v in node.operands])
         for condition, problem, values in (*needed, *_dims_are_sizes(node)):
             if condition is not TRUE:
-                text = f"Node '{where}': {_with_values(problem, values)}"
+                text = f"Node '{where}': {_named_values(problem, values)}"
                 found.setdefault(condition, Require(condition, text, values))
     return list(found.values())
 
@@ -150,13 +150,15 @@ def _dims_are_sizes(node: Node) -> Iterator[tuple[Expr, str, tuple[Expr, ...]]]:
     for value in node.results:
         for dim in value.type.shape:
             if not is_nonnegative(dim):
-                yield compare("ge", dim, 0), f"A result would have size {dim}.", (dim,)
+                yield compare("ge", dim, 0), "A result would have size {0}.", (dim,)
 
 
-def _with_values(problem: str, values: Sequence[Expr]) -> str:
-    """The sentence of a requirement with what its dims come to: ``... (n = {0}, m = {1}).``"""
-    shown = [f"{v} = {{{i}}}" for i, v in enumerate(values) if not isinstance(v, Const)]
-    return f"{problem.removesuffix('.')} ({', '.join(shown)})." if shown else problem
+def _named_values(problem: str, values: Sequence[Expr]) -> str:
+    """The sentence of a requirement with the dims behind its numbers: ``Dims {0} and {1} ... (n,
+    m).``
+    """
+    names = dict.fromkeys(str(v) for v in values if not isinstance(v, Const))
+    return f"{problem.removesuffix('.')} ({', '.join(names)})." if names else problem
 
 
 def _plain(label: str) -> str:

@@ -210,7 +210,8 @@ def _labels(node: Node) -> tuple[list[str], str] | None:
     if isinstance(node.op, Matmul):
         a, b = (v.type.rank for v in node.operands)
         rank = max(a, b)
-        batch, (m, k, n) = ascii_lowercase[: rank - 2], ascii_lowercase[rank - 2 : rank + 1]
+        batch = ascii_lowercase[: rank - 2]
+        m, k, n = (ascii_lowercase[rank - 2 + i] for i in range(3))
         terms = [batch[rank - a :] + m + k, batch[rank - b :] + k + n]
         return terms, batch + m + n
     if isinstance(node.op, Einsum) and len(node.operands) == 2:
