@@ -56,20 +56,21 @@ Bound = int | float
 # --- bounds -----------------------------------------------------------------------------------------
 
 
-@memoised
 def bounds(e: Expr) -> tuple[Bound, Bound]:
     """A constant interval that contains every value of the index expression ``e``, as (least, greatest)."""
-    return _extreme(e, least=True), _extreme(e, least=False)
+    return lower(e), upper(e)
 
 
+@memoised
 def lower(e: Expr) -> Bound:
     """A constant that ``e`` never goes below; -infinity if unknown."""
-    return bounds(e)[0]
+    return _extreme(e, least=True)
 
 
+@memoised
 def upper(e: Expr) -> Bound:
     """A constant that ``e`` never exceeds; infinity if unknown."""
-    return bounds(e)[1]
+    return _extreme(e, least=False)
 
 
 def is_nonnegative(e: Operand) -> bool:
@@ -97,13 +98,15 @@ def known_equal(a: Operand, b: Operand) -> bool | None:
 
 
 def _extreme(e: Expr, least: bool) -> Bound:
-    """The least (or greatest) value of ``e`` by elimination of its variables, then interval arithmetic."""
-    plain = _interval(e)[0 if least else 1]
+    """The least (or greatest) value of ``e`` by elimination of its variables, then interval arithmetic.
+
+    The two ends are kept apart: computing both for every relaxation would double the work at every level.
+    """
     partial, _ = _eliminate(e, lambda v: isinstance(v, Var), least)
     candidates = [partial] if partial is not e else []
     candidates += _relax_extremum(terms_of(partial), least)
-    found = [plain, *(bounds(c)[0 if least else 1] for c in candidates)]
-    return max(found) if least else min(found)
+    side, best = (lower, max) if least else (upper, min)
+    return best([_interval_end(e, least), *(side(c) for c in candidates)])
 
 
 def eliminate(e: Expr, which: Callable[[Var], bool], least: bool) -> Expr | None:
@@ -121,16 +124,17 @@ def _eliminate(e: Expr, which: Callable[[Var], bool], least: bool) -> tuple[Expr
         chosen = [v for v in free_variables(e) if isinstance(v, Var) and which(v)]
         if not chosen:
             return e, True
-        # Innermost first: a variable whose extent mentions others must go before those.
+        # Innermost first: a variable whose extent mentions others must go before those. A direction
+        # holds whatever the other variables are, so all that have one go at once.
         inner = [v for v in chosen if not any(v in free_variables(w.extent) for w in chosen)]
-        for variable in sorted(inner or chosen, key=lambda v: v.name):
+        ends: dict[Expr, Expr] = {}
+        for variable in inner or chosen:
             rising = _direction(e, variable)
             if rising is not None:
-                break
-        else:
+                ends[variable] = ZERO if rising == least else sub(variable.extent, 1)
+        if not ends:
             return e, False
-        end = ZERO if rising == least else sub(variable.extent, 1)
-        e = substitute(e, {variable: end})
+        e = substitute(e, ends)
 
 
 def _direction(e: Expr, v: Var) -> bool | None:
@@ -158,49 +162,57 @@ def _direction(e: Expr, v: Var) -> bool | None:
 def _monomial_direction(monomial: Monomial, coefficient: int, v: Var) -> bool | None:
     varying = [a for a in monomial if v in free_variables(a)]
     others = [a for a in monomial if v not in free_variables(a)]
-    if len(varying) != 1 or any(_interval(a)[0] < 0 for a in others):
+    if len(varying) != 1 or any(lower(a) < 0 for a in others):
         return None
     rising = _direction(varying[0], v)
     return None if rising is None else rising == (coefficient > 0)
 
 
-@memoised
-def _interval(e: Expr) -> tuple[Bound, Bound]:
-    """Plain interval arithmetic over the tree, with one refinement for floor-divisions in sums."""
+def _interval_end(e: Expr, least: bool) -> Bound:
+    """One end by plain interval arithmetic, with one refinement for floor-divisions in sums."""
     match e:
         case Const():
-            return int(e.literal), int(e.literal)
+            return int(e.literal)
         case Symbol(_, lo, hi):
-            return lo, INFINITY if hi >= UNBOUNDED else hi
+            return lo if least else (INFINITY if hi >= UNBOUNDED else hi)
         case Var(_, extent):
-            return 0, max(0, upper(extent) - 1)
+            return 0 if least else max(0, upper(extent) - 1)
         case Poly(terms):
-            plain = _sum_interval(terms)
-            relaxed = [_relax_floordiv(terms, least) for least in (True, False)]
-            lo = max(plain[0], lower(relaxed[0])) if relaxed[0] is not None else plain[0]
-            hi = min(plain[1], upper(relaxed[1])) if relaxed[1] is not None else plain[1]
-            return lo, hi
+            plain = _sum_end(terms, least)
+            relaxed = _relax_floordiv(terms, least)
+            if relaxed is None:
+                return plain
+            return max(plain, lower(relaxed)) if least else min(plain, upper(relaxed))
         case IndexOp(op, a, b):
-            return _op_interval(op, a, b)
-    return -INFINITY, INFINITY
+            return _op_interval(op, a, b)[0 if least else 1]
+    return -INFINITY if least else INFINITY
 
 
 def _times(x: Bound, y: Bound) -> Bound:
     return 0 if x == 0 or y == 0 else x * y
 
 
-def _sum_interval(terms: tuple[tuple[Monomial, int], ...]) -> tuple[Bound, Bound]:
-    lo: Bound = 0
-    hi: Bound = 0
+def _sum_end(terms: tuple[tuple[Monomial, int], ...], least: bool) -> Bound:
+    """One end of a sum whose terms are independent of each other."""
+    total: Bound = 0
     for monomial, coefficient in terms:
-        least: Bound = coefficient
-        greatest: Bound = coefficient
+        if len(monomial) == 1:
+            end = (lower if least == (coefficient > 0) else upper)(monomial[0])
+            total += _times(coefficient, end)
+            continue
+        least_end: Bound = coefficient
+        greatest_end: Bound = coefficient
         for atom in monomial:
             a, b = bounds(atom)
-            ends = (_times(least, a), _times(least, b), _times(greatest, a), _times(greatest, b))
-            least, greatest = min(ends), max(ends)
-        lo, hi = lo + least, hi + greatest
-    return lo, hi
+            ends = (
+                _times(least_end, a),
+                _times(least_end, b),
+                _times(greatest_end, a),
+                _times(greatest_end, b),
+            )
+            least_end, greatest_end = min(ends), max(ends)
+        total += least_end if least else greatest_end
+    return total
 
 
 def _relax_floordiv(terms: tuple[tuple[Monomial, int], ...], least: bool) -> Expr | None:
