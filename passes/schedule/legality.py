@@ -9,7 +9,8 @@ Shown, in this order:
 3. every read finds the value that its stage's expression names, and the kernel's outputs hold theirs at the end, so that
    every point that is needed runs (:mod:`.proof.dataflow`);
 4. every reduction starts once and takes every update exactly once before it is read (:mod:`.proof.reductions`);
-5. iterations of parallel, vectorized and thread loops share no cell that one of them writes (:mod:`.proof.races`).
+5. iterations of parallel, vectorized and thread loops share no cell that one of them writes (:mod:`.proof.races`);
+6. the phases of a GPU block are apart where they must be (:mod:`.proof.threads`).
 
 Together: by induction over time, every read finds what a run of the stages one after another would give it.
 """
@@ -30,6 +31,7 @@ from tilewright.passes.schedule.proof.inputs import check_inputs
 from tilewright.passes.schedule.proof.match import Demand, Matcher
 from tilewright.passes.schedule.proof.races import check_races
 from tilewright.passes.schedule.proof.reductions import check_reductions
+from tilewright.passes.schedule.proof.threads import check_threads
 from tilewright.passes.schedule.proof.tuples import check_tuples
 
 MAX_OPERATIONS = 20_000_000
@@ -111,4 +113,5 @@ def _prove(
             check_reductions(program, flow_of(memory, len(memory.loops)), allow_reorder)
     check_tuples(program, directs, flow_of)
     check_races(program, facts)
+    check_threads(kernel)
     return program, demands

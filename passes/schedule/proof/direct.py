@@ -14,7 +14,7 @@ the whole range.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.ir.expr import ONE, ZERO, Expr, IndexOp, Var, free_variables, mul, sub, terms_of
+from tilewright.ir.expr import ONE, ZERO, Expr, IndexOp, Var, free_variables, mul, reads, sub, terms_of
 from tilewright.ir.simplify import ceildiv, known_equal, known_le, substitute
 from tilewright.passes.schedule.proof.accesses import Loop, Program, point_ranges
 from tilewright.passes.schedule.proof.dataflow import Access
@@ -152,7 +152,7 @@ class Direct:
         for condition in update.conditions:
             if condition in sink.conditions and not free_variables(condition) & private:
                 continue
-            parts = facts_of(condition)
+            parts = None if reads(condition) else facts_of(condition)
             if parts is None:
                 return None
             for fact in parts:
@@ -212,6 +212,8 @@ def _solution(access: Access, sink: Access, shared: int) -> Solution | None:
             return None
         needs += facts
     others = [*access.cell, *access.instance.point, *needs]
+    if any(reads(e) for e in (*access.indices, *others)):
+        return None
     found = solve(private, access.indices, sink.indices, others)
     if found is None:
         return None

@@ -330,6 +330,75 @@ kernel @overlap(x: f32[n], y: f32[n]) -> (o: f32[n]) {
 }
 """
 
+CUMSUM = """
+kernel @cumsum(x: f32[b,n]) -> (o: f32[b,n]) {
+  symbol b in [1, 64]
+  symbol n in [0, 5000]
+  stage scan total(i0 in b, t0 in n) -> o[i0, n - 1 - t0] : acc = f32(0.0) then exclusive (acc + x[i0, n - 1 - t0])
+  for i in b parallel {
+    alloc carried: f32[] @register {
+      block total.init(i) { carried[] = f32(0.0) }
+      for to in n // 4 serial { for ti in 4 unrolled {
+        block total.update(i, 4*to + ti) {
+          o[i, n - 1 - 4*to - ti] = carried[]
+          carried[] = (carried[] + x[i, n - 1 - 4*to - ti]) } } }
+      for tt in n % 4 serial {
+        block total.update(i, 4*(n // 4) + tt) {
+          o[i, n - 1 - 4*(n // 4) - tt] = carried[]
+          carried[] = (carried[] + x[i, n - 1 - 4*(n // 4) - tt]) } }
+    }
+  }
+}
+"""
+
+RUNNING = """
+kernel @running(x: f32[b,64]) -> (o: f32[b,64], p: i64[b,64]) {
+  symbol b in [1, 64]
+  stage scan top(i0 in b, t0 in 64) -> o[i0, t0], p[i0, t0] : m = f32(-inf), a = i64(0) then select((x[i0, t0] > m), x[i0, t0], m), select((x[i0, t0] > m), cast(t0, i64), a)
+  for i in b parallel {
+    alloc mc: f32[] @register { alloc ac: i64[] @register {
+      block top.init(i) { mc[] = f32(-inf) ac[] = i64(0) }
+      for t in 64 serial {
+        block top.update(i, t) {
+          let m1 = select((x[i, t] > mc[]), x[i, t], mc[]) {
+            let a1 = select((x[i, t] > mc[]), cast(t, i64), ac[]) { mc[] = m1 ac[] = a1 } }
+          o[i, t] = mc[]
+          p[i, t] = ac[] } }
+    } }
+  }
+}
+"""
+
+SCATTER = """
+kernel @scatter(x: f32[100,16], ids: i64[n], u: f32[n,16]) -> (o: f32[100,16]) {
+  symbol n in [0, 300]
+  stage scatter add(r0 in 100, c0 in 16; k0 in n, c1 in 16) -> o[min(max(cast(ids[k0], index), 0), 99), c1] : old = x[r0, c0] then (old + u[k0, c1])
+  for r in 100 serial { for c in 16 vectorized { block add.init(r, c) { o[r, c] = x[r, c] } } }
+  for k in n serial { for d in 16 vectorized {
+    block add.update(k, d) {
+      o[min(max(cast(ids[k], index), 0), 99), d] = (o[min(max(cast(ids[k], index), 0), 99), d] + u[k, d]) } } }
+}
+"""
+
+LAST = """
+kernel @last(x: f32[b,64], f: f32[64]) -> (o: f32[b]) {
+  symbol b in [1, 64]
+  buffer h: f32[b,64]
+  stage scan state(i0 in b, t0 in 64) -> h[i0, t0] : s = f32(0.0) then ((s * f[t0]) + x[i0, t0])
+  stage map last(i1 in b) -> o[i1] = h[i1, 63]
+  for i in b parallel {
+    alloc ht: f32[64] @workspace { alloc c: f32[] @register {
+      block state.init(i) { c[] = f32(0.0) }
+      for t in 64 serial {
+        block state.update(i, t) {
+          c[] = ((c[] * f[t]) + x[i, t])
+          ht[t] = c[] } }
+      block last.map(i) { o[i] = ht[63] }
+    } }
+  }
+}
+"""
+
 KERNELS = {
     "matmul": MATMUL,
     "convolution": CONVOLUTION,
@@ -342,5 +411,9 @@ KERNELS = {
     "copies": COPIES,
     "rolling": ROLLING,
     "padded": PADDED,
+    "cumsum": CUMSUM,
+    "running": RUNNING,
+    "scatter": SCATTER,
+    "last": LAST,
     "overlap": OVERLAP,
 }

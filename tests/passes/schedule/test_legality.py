@@ -243,7 +243,7 @@ BREAKS = (
         "for jt in n % 4 serial {", "for jt in n % 4 serial { block arg.init(row) { t[0] = f32(-inf) o[row] = i64(0) }",
     ),
     broken(
-        "tuple stored too early", "argmax", r"reads 't\[0\]' after it has stored to 't'",
+        "tuple stored too early", "argmax", r"computes 'select\(.*' where stage 'arg' says 'v'",
         "let v3 = select((x[row, 4*(n // 4) + jt] > t[0]), x[row, 4*(n // 4) + jt], t[0]) {\n",
         "let v3 = select((x[row, 4*(n // 4) + jt] > t[0]), x[row, 4*(n // 4) + jt], t[0]) { t[0] = v3\n",
         "              t[0] = v3 o[row] = i3", "              o[row] = i3",
@@ -296,6 +296,58 @@ BREAKS = (
     broken(
         "padding lanes stored", "padded", r"writes 'o\[\d+, (2[4-9]|3[01])\]', outside the shape",
         "if 16*jb + j4 < 24 {", "if j4 < 24 {",
+    ),
+    # --- scans and scatters ---
+    broken(
+        "scan with a gap", "last", r"'state' goes past step 5 without running it after 'state\.init\(\d+\)'",
+        "for t in 64 serial {", "for t in 64 serial { if t != 5 {", "ht[t] = c[] } }", "ht[t] = c[] } } }",
+    ),
+    broken(
+        "scan out of order", "cumsum", r"'total\.update\(.*\)' at .* runs before .* depends on their order",
+        "for to in n // 4 serial { for ti in 4 unrolled {", "for ti in 4 unrolled { for to in n // 4 serial {",
+    ),
+    broken(
+        "parallel scan", "cumsum", r"Iterations to=\d+ and to=\d+ of the parallel loop meet: .*'carried\[\]'",
+        "for to in n // 4 serial", "for to in n // 4 parallel",
+    ),
+    broken(
+        "exclusive scan stored after its step", "cumsum", r"computes .* where stage 'total' says|says 'acc'",
+        "          o[i, n - 1 - 4*to - ti] = carried[]\n          carried[] = (carried[] + x[i, n - 1 - 4*to - ti]) } } }",
+        "          carried[] = (carried[] + x[i, n - 1 - 4*to - ti])\n          o[i, n - 1 - 4*to - ti] = carried[] } } }",
+    ),
+    broken(
+        "scan without start", "cumsum", r"'total\.update\(\d+, \d+\)' .* updates 'carried\[\d+\]', but nothing has written 'carried\[\]'",
+        "      block total.init(i) { carried[] = f32(0.0) }\n", "",
+    ),
+    broken(
+        "other value stored by a scan", "running", r"computes",
+        "p[i, t] = ac[]", "p[i, t] = cast(mc[], i64)",
+    ),
+    broken(
+        "missing scatter updates", "scatter", r"'add\.update\(\d+, \d+\)' is missing",
+        "for k in n serial", "for k in n - 1 serial",
+    ),
+    broken(
+        "parallel scatter", "scatter", r"Iterations k=\d+ and k=\d+ of the parallel loop meet",
+        "for k in n serial", "for k in n parallel",
+    ),
+    broken(
+        "scatter over cells that were not started", "scatter", r"'o\[99, \d+\]', but nothing has written 'o\[99, \d+\]'",
+        "for r in 100 serial", "for r in 99 serial",
+    ),
+    broken(
+        "scatter to another cell", "scatter", r"'add\.(update|init)\(",
+        "      o[min(max(cast(ids[k], index), 0), 99), d] = (o[min(max(cast(ids[k], index), 0), 99), d]",
+        "      o[min(max(cast(ids[0], index), 0), 99), d] = (o[min(max(cast(ids[0], index), 0), 99), d]",
+    ),
+    broken(
+        "scatter update under a condition", "scatter", r"'add\.update' .*depends on|Where block 'add\.update' writes depends on",
+        "block add.update(k, d) {", "if (u[k, d] > f32(0.0)) { block add.update(k, d) {",
+        "+ u[k, d]) } } }", "+ u[k, d]) } } } }",
+    ),
+    broken(
+        "update under a condition on values", "softmax", r"Where block 'sum\.update' writes depends on|depends on 'et\[k2\]'",
+        "block sum.update(row, k2) { st[0] = (st[0] + et[k2]) }", "block sum.update(row, k2) { if (x[row, k2] > f32(0.0)) { st[0] = (st[0] + et[k2]) } }",
     ),
     broken(
         "overlapping parallel writes", "overlap", r"Iterations i=\d+ and i=\d+ of the parallel loop meet: .* writes it too \(n=\d+\)",
