@@ -6,7 +6,16 @@ applies and is proven legal. Templates register by subclassing and are asked in 
 every kernel. Their parameters (tile sizes, chunk sizes, where tasks are cut) are data: the autotuner searches over them.
 """
 
-from tilewright.passes.schedule.defaults import elementwise, rows, serial, tiled
+from tilewright.passes.schedule.defaults import elementwise, maps, rows, serial, tiled
 from tilewright.passes.schedule.defaults.template import Candidate, Template, default_candidates
 
-__all__ = ["Candidate", "Template", "default_candidates", "elementwise", "rows", "serial", "tiled"]
+__all__ = [
+    "Candidate",
+    "Template",
+    "default_candidates",
+    "elementwise",
+    "maps",
+    "rows",
+    "serial",
+    "tiled",
+]

@@ -4,8 +4,15 @@
 from collections.abc import Iterator, Mapping
 
 from tilewright.ir.loop import Kernel
+from tilewright.ir.stage import Stage
 from tilewright.ir.target import Target
-from tilewright.passes.schedule.defaults.plan import Plan, memory_order, points
+from tilewright.passes.schedule.defaults.plan import (
+    MOST_CUTS,
+    Plan,
+    condition_changes,
+    memory_order,
+    points,
+)
 from tilewright.passes.schedule.defaults.template import (
     TASK_WORK,
     TASKS_PER_CORE,
@@ -29,16 +36,45 @@ class Elementwise(Template):
         work = points(stage) * cost_of_point(stage)
         wanted = min(target.cores * TASKS_PER_CORE, 1 + work // TASK_WORK)
         plan = Plan(kernel, choices)
-        wanted = plan.choose(
-            "tasks", wanted, (1, target.cores, 2 * target.cores, 4 * target.cores, 8 * target.cores)
-        )
+        counts = (1, target.cores, 2 * target.cores, 4 * target.cores, 8 * target.cores)
+        wanted = plan.choose("tasks", wanted, counts)
         plan.reorder(*order)
         if len(order) == 1:
-            size = -(-plan.size(order[0]) // wanted)
-            plan.do(Chunk(order[0], -(-size // (4 * lanes)) * 4 * lanes))
-            plan.vectorize(f"{order[0]}_i", lanes)
-            plan.do(Parallel(f"{order[0]}_o"))
+            self._flat(plan, stage, order[0], wanted, lanes)
         else:
-            plan.vectorize(order[-1], lanes)
-            plan.do(Parallel(plan.tasks(order[:-1], wanted)[0]))
+            self._nest(plan, stage, order, wanted, lanes)
         yield plan
+
+    def _flat(self, plan: Plan, stage: Stage, name: str, wanted: int, lanes: int) -> None:
+        """One axis: tasks are pieces of it."""
+        size = -(-plan.size(name) // wanted)
+        plan.do(Chunk(name, -(-size // (4 * lanes)) * 4 * lanes))
+        plan.vectorize(f"{name}_i", lanes)
+        plan.do(Parallel(f"{name}_o"))
+
+    def _nest(self, plan: Plan, stage: Stage, order: list[str], wanted: int, lanes: int) -> None:
+        """Several axes; one whose conditions change (of a concatenation, say) is cut and goes inside the task loop."""
+        *outer, inner = order
+        axis = next((n for n in reversed(order) if self._changes(plan, stage, n)), "")
+        pieces = [""]
+        if axis and axis != inner and len(outer) == 1:
+            plan.do(Chunk(inner, -(-plan.size(inner) // wanted)))
+            outer, inner = [f"{inner}_o"], f"{inner}_i"
+            plan.reorder(*outer, axis, inner)
+        elif axis and axis != inner:
+            outer.remove(axis)
+            plan.reorder(*outer, axis, inner)
+        task, _ = plan.tasks(outer, wanted)
+        if axis:
+            pieces = plan.cut_at_conditions(stage.name, axis)
+        for piece in pieces:
+            plan.vectorize(f"{inner}{piece}", lanes)
+        plan.do(Parallel(task))
+
+    @staticmethod
+    def _changes(plan: Plan, stage: Stage, loop: str) -> bool:
+        var = plan.loop(loop)
+        front, back = (
+            condition_changes(plan.kernel, stage.name, var) if var is not None else ([], [])
+        )
+        return 0 < len(front) + len(back) <= MOST_CUTS

@@ -4,13 +4,16 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tilewright.ir.expr import Const, Expr, Var
-from tilewright.ir.loop import For, Kernel, walk
-from tilewright.ir.simplify import hinted
+from tilewright.ir.dtypes import INDEX
+from tilewright.ir.expr import Compare, Const, Expr, Var, sub
+from tilewright.ir.expr import walk as walk_expr
+from tilewright.ir.loop import Block, For, Kernel, expressions, walk
+from tilewright.ir.simplify import hinted, known_lt
 from tilewright.ir.stage import Stage
 from tilewright.passes.schedule.schedule import Schedule, Step
 from tilewright.passes.schedule.steps import (
     Chunk,
+    Cut,
     Fuse,
     Partition,
     Reorder,
@@ -18,6 +21,10 @@ from tilewright.passes.schedule.steps import (
     Unroll,
     Vectorize,
 )
+
+
+MOST_CUTS = 16
+"""The most pieces a loop is cut into: each is code of its own."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,24 @@ class Plan:
         if rest is not None and rest > 1:
             self.do(Vectorize(f"{name}_s"))
 
+    def cut_at_conditions(self, stage: str, loop: str) -> list[str]:
+        """Cut a loop where conditions in the blocks of a stage change, so that they are decided in each piece.
+
+        Returns the suffixes of the pieces: loops inside a piece carry it too. Positions are constants from either end; a
+        symbolic one stays a condition.
+        """
+        var = self.loop(loop)
+        front, back = condition_changes(self.kernel, stage, var) if var is not None else ([], [])
+        suffixes: list[str] = []
+        done = 0
+        if len(front) + len(back) <= MOST_CUTS:
+            cuts = [*front, *(-p for p in back)]
+            for number, position in enumerate(cuts):
+                suffixes.append(f"c{number}")
+                self.do(Cut(loop, position - done if position > 0 else position, suffixes[-1]))
+                done = max(done, position)
+        return [*(f"_{s}" for s in suffixes), ""]
+
     def tasks(self, names: list[str], wanted: int) -> tuple[str, str]:
         """Make one task loop of loops nested directly in this order; returns it and the loop that steps through them.
 
@@ -133,6 +158,29 @@ class Plan:
             return task, task
         self.do(Chunk(task, -(-self.size(task) // wanted)))
         return f"{task}_o", f"{task}_i"
+
+
+def condition_changes(kernel: Kernel, stage: str, var: Var) -> tuple[list[int], list[int]]:
+    """Where comparisons of ``var`` with bounds change their truth: positions from the front, and from the end."""
+    front: set[int] = set()
+    back: set[int] = set()
+    blocks = [n for n in walk(kernel.body) if isinstance(n, Block) and n.stage == stage]
+    for e in {e for b in blocks for n in walk(b) for v in expressions(n) for e in walk_expr(v)}:
+        if not isinstance(e, Compare) or e.op not in _CHANGE or e.x.dtype is not INDEX:
+            continue
+        position = sub(sub(var, sub(e.x, e.y)), -_CHANGE[e.op])
+        from_end = sub(var.extent, position)
+        if isinstance(position, Const) and known_lt(position, var.extent) and known_lt(0, position):
+            front.add(int(position.literal))
+        elif (
+            isinstance(from_end, Const) and known_lt(from_end, var.extent) and known_lt(0, from_end)
+        ):
+            back.add(int(from_end.literal))
+    return sorted(front), sorted(back)
+
+
+_CHANGE = {"ge": 0, "lt": 0, "gt": 1, "le": 1}
+"""By how much the place where a comparison with 0 changes lies behind the root."""
 
 
 def memory_order(stage: Stage) -> list[Var]:

@@ -32,7 +32,6 @@ from tilewright.passes.schedule.steps import (
     PadAxis,
     Parallel,
     Partition,
-    Peel,
     Split,
     Unroll,
     Vectorize,
@@ -376,13 +375,9 @@ class _Tiling:
         present = [n for n in order if self.plan.loop(n) is not None]
         if not present:
             return
-        if len(present) > 1:
-            peel_borders(self.plan, s, present[-2])
-        for name in self._copies(present[-1]):
-            self.plan.vectorize(name, self.target.lanes(s.output.dtype.bytes))
-
-    def _copies(self, name: str) -> list[str]:
-        return [n for n in (f"{name}_f", name, f"{name}_b") if self.plan.loop(n) is not None]
+        pieces = self.plan.cut_at_conditions(s.name, present[-2]) if len(present) > 1 else [""]
+        for piece in pieces:
+            self.plan.vectorize(f"{present[-1]}{piece}", self.target.lanes(s.output.dtype.bytes))
 
     def _by_panel(self, s: Stage) -> bool:
         """True if a panel of the vector axis reads a panel of ``s`` only, as in a depthwise convolution."""
@@ -393,27 +388,6 @@ class _Tiling:
             row *= extent(v)
         # Panels of a long row lie far apart in memory: then whole rows are copied, one after another.
         return row <= self.target.l1 // 2 and all(axis in _variables(r) for r in reads)
-
-
-def peel_borders(plan: Plan, s: Stage, loop: str) -> None:
-    """Peel the iterations of ``loop`` off in which a guard of the stage's values fails at an end of the loop."""
-    var = plan.loop(loop)
-    block = next(
-        (n for n in walk(plan.kernel.body) if isinstance(n, Block) and n.stage == s.name), None
-    )
-    if var is None or block is None:
-        return
-    front = back = 0
-    for e in (e for n in walk(block) for v in expressions(n) for e in walk_expr(v)):
-        if isinstance(e, Compare) and var in free_variables(e.x):
-            first = sub(substitute(e.x, {var: ZERO}), e.y)
-            last = sub(substitute(e.x, {var: sub(var.extent, 1)}), e.y)
-            if e.op == "ge" and isinstance(first, Const):
-                front = max(front, -int(first.literal))
-            if e.op == "lt" and isinstance(last, Const):
-                back = max(back, int(last.literal) + 1)
-    if front + back and known_le(front + back, var.extent):
-        plan.do(Peel(loop, front, back))
 
 
 def _tile_cost(size: int, tile: int, vectors: int) -> float:

@@ -14,7 +14,18 @@ the whole range.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.ir.expr import ONE, ZERO, Expr, IndexOp, Var, free_variables, mul, reads, sub, terms_of
+from tilewright.ir.expr import (
+    ONE,
+    ZERO,
+    Expr,
+    IndexOp,
+    Var,
+    free_variables,
+    mul,
+    reads,
+    sub,
+    terms_of,
+)
 from tilewright.ir.simplify import ceildiv, known_equal, known_le, substitute
 from tilewright.passes.schedule.proof.accesses import Loop, Program, point_ranges
 from tilewright.passes.schedule.proof.dataflow import Access

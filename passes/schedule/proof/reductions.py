@@ -181,7 +181,9 @@ class _Group:
     def _check_gaps(self, grouped: Any) -> None:
         """Where a scan is at step 1 or later, its group has the step before."""
         steps = grouped.apply_range(self._points())
-        before = isl.Map.read_from_str(self.flow.facts.names.context, "{ R[t] -> R[t - 1] : t >= 1 }")
+        before = isl.Map.read_from_str(
+            self.flow.facts.names.context, "{ R[t] -> R[t - 1] : t >= 1 }"
+        )
         missing = steps.apply_range(isl.UnionMap.from_map(before)).subtract(steps)
         for piece in pieces(missing, "get_map_list"):
             start = self.flow.by_name[piece.get_tuple_name(isl.dim_type.in_)]

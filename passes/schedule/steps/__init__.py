@@ -5,7 +5,7 @@ from tilewright.passes.schedule.steps.annotate import Parallel, Unroll, Vectoriz
 from tilewright.passes.schedule.steps.bind import Bind, Synchronize
 from tilewright.passes.schedule.steps.compute_at import ComputeAt
 from tilewright.passes.schedule.steps.fuse import Fuse
-from tilewright.passes.schedule.steps.partition import Partition, Peel
+from tilewright.passes.schedule.steps.partition import Cut, Partition
 from tilewright.passes.schedule.steps.reorder import Reorder
 from tilewright.passes.schedule.steps.split import Chunk, Split
 from tilewright.passes.schedule.steps.stages import (
@@ -22,12 +22,12 @@ __all__ = [
     "CacheWrite",
     "Chunk",
     "ComputeAt",
+    "Cut",
     "Fuse",
     "Inline",
     "PadAxis",
     "Parallel",
     "Partition",
-    "Peel",
     "Reorder",
     "Split",
     "SplitReduction",

@@ -64,14 +64,15 @@ class Synchronize(Step):
     def apply(self, kernel: Kernel) -> Kernel:
         if any(isinstance(s, Barrier) for s in walk(kernel.body)):
             raise ScheduleError("The kernel has barriers already.")
-        late: set[Stmt] = set()
-        Phases(lambda phase, _: late.add(phase) or True).visit(kernel.body)
-        done: set[Stmt] = set()
+        early: set[Stmt] = set()
+        Phases(lambda phase, _: early.add(phase)).visit(kernel.body)
+        return kernel.with_body(_with_barriers(kernel.body, early))
 
-        def on_stmt(s: Stmt) -> Stmt | None:
-            if s not in late or s in done:
-                return None
-            done.add(s)
-            return seq([Barrier(), s])
 
-        return kernel.with_body(map_stmt(kernel.body, on_stmt))
+def _with_barriers(s: Stmt, early: set[Stmt]) -> Stmt:
+    def on_stmt(node: Stmt) -> Stmt | None:
+        if node not in early:
+            return None
+        return seq([Barrier(), _with_barriers(node, early - {node})])
+
+    return map_stmt(s, on_stmt)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cut a loop in parts: ``partition`` at the last multiple of a factor, ``peel`` some first and last iterations off.
+"""Cut a loop in parts: ``partition`` at the last multiple of a factor, ``cut`` at a position.
 
 ``partition(i, 4, t)``, before and after; a part that is known to be empty is left out::
 
@@ -8,7 +8,7 @@
     for i in 4*(n // 4) serial { S(i) }
     for i_t in n % 4 serial { S(4*(n // 4) + i_t) }
 
-``peel(i, 1, 1)``, before and after::
+``cut(i, 1, f)``, and with a position counted from the end ``cut(i, -1, b)``, before and after both::
 
     for i in n serial { S(i) }
 
@@ -63,39 +63,32 @@ class Partition(Step):
 
 
 @dataclass(frozen=True)
-class Peel(Step):
-    """Run the first ``front`` and the last ``back`` iterations of ``loop`` apart, as ``loop_f`` and ``loop_b``."""
+class Cut(Step):
+    """Run the first ``position`` iterations of ``loop`` (the last ones if negative) apart, as ``loop_SUFFIX``."""
 
-    name = "peel"
+    name = "cut"
     loop: str
-    front: int
-    back: int
+    position: int
+    suffix: str
 
     def apply(self, kernel: Kernel) -> Kernel:
-        if self.front < 0 or self.back < 0 or self.front + self.back == 0:
-            raise ScheduleError("Peel at least one iteration off one end.")
-        fresh(kernel, f"{self.loop}_f", f"{self.loop}_b")
+        fresh(kernel, f"{self.loop}_{self.suffix}")
+        count = abs(self.position)
 
         def change(target: For) -> Stmt:
             extent = target.var.extent
-            if not known_le(self.front + self.back, extent):
-                raise ScheduleError(
-                    f"'{self.loop}' may have fewer than {self.front + self.back} iterations."
-                )
-            middle = Var(self.loop, extent - self.front - self.back)
-            parts: list[Stmt] = []
-            if self.front:
-                first = Var(f"{self.loop}_f", index(self.front))
-                copy = rename_inner(target.body, "_f")
-                parts.append(For(first, target.kind, substitute_stmt(copy, {target.var: first})))
-            if middle.extent is not ZERO:
-                body = substitute_stmt(target.body, {target.var: middle + self.front})
-                parts.append(For(middle, target.kind, body))
-            if self.back:
-                last = Var(f"{self.loop}_b", index(self.back))
-                copy = rename_inner(target.body, "_b")
-                body = substitute_stmt(copy, {target.var: extent - self.back + last})
-                parts.append(For(last, target.kind, body))
-            return seq(parts)
+            if not 0 < count or not known_le(count, extent):
+                raise ScheduleError(f"'{self.loop}' is not known to have {count} iterations.")
+            apart = Var(f"{self.loop}_{self.suffix}", index(count))
+            rest = Var(self.loop, extent - count)
+            copy = rename_inner(target.body, f"_{self.suffix}")
+            at_end = self.position < 0
+            apart_at = rest.extent + apart if at_end else apart
+            rest_at = rest if at_end else rest + count
+            pieces = [For(apart, target.kind, substitute_stmt(copy, {target.var: apart_at}))]
+            if rest.extent is not ZERO:
+                body = substitute_stmt(target.body, {target.var: rest_at})
+                pieces.insert(0 if at_end else 1, For(rest, target.kind, body))
+            return seq(pieces)
 
         return replace_loop(kernel, self.loop, change)
