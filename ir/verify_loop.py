@@ -17,7 +17,8 @@
   its point.
 * **L10** A sequence is flat and has none or at least two statements.
 * **L11** Only host programs place, launch, require and make outputs; only kernels have blocks and
-  barriers; a barrier lies inside a loop over threads.
+  barriers; barriers and shared buffers lie outside of every loop over threads, which all
+  threads would not reach together.
 * **L12** Stages are well formed: outputs, accumulators, initial values and values agree in number
   and type, a target has as many indices as the output has dims, variables are the stage's own axes.
 * **L13** A buffer has one writing stage, after which other stages may read it; kernel outputs have
@@ -69,7 +70,7 @@ _CONTEXT = 2
 _PARTS = {
     "map": ("map",),
     "reduce": ("init", "update"),
-    "scan": ("init", "update", "map"),
+    "scan": ("init", "update"),
     "scatter": ("init", "update"),
 }
 
@@ -144,9 +145,10 @@ def _stage_fault(stage: Stage, symbols: Iterable[Symbol]) -> str | None:
                     f"Accumulator '{a}' of type {a.dtype} starts as {i.dtype}, becomes {v.dtype}."
                 )
     if stage.kind != "opaque":
-        if len(stage.values) != count:
+        carried_only = stage.kind == "scan" and len(stage.values) > count
+        if len(stage.values) != count and not carried_only:
             return f"There are {len(stage.values)} values for {count} outputs."
-        for b, v in zip(stage.outputs, stage.values, strict=True):
+        for b, v in zip(stage.outputs, stage.values, strict=False):
             if b.dtype is not v.dtype:
                 return f"A value of type {v.dtype} goes into '{b.name}' of type {b.dtype}."
     known = axes | set(symbols) | set(stage.accumulators)
@@ -304,6 +306,8 @@ class _Verifier:
         self.check_exprs(b.shape, s)
         if b.scope == "global":
             self.fail("L8", f"'{b}' is allocated, but global.", s)
+        if b.scope == "shared" and self.in_threads:
+            self.fail("L11", f"'{b}' is allocated inside a loop over threads.", s)
         if b.scope == "register" and not b.type.is_static:
             self.fail("L8", f"The shape of the register buffer '{b}' is not constant.", s)
         buffers = dict(self.buffers)
@@ -321,8 +325,10 @@ class _Verifier:
             if s.part not in _PARTS[stage.kind]:
                 self.fail("L9", f"The {stage.kind} stage '{s.stage}' has no part '{s.part}'.", s)
             arity = len(stage.axes) + (len(stage.reduce_axes) if s.part == "update" else 0)
-            if stage.kind == "scatter":
-                arity = len(stage.reduce_axes) if s.part == "update" else stage.output.rank
+            if stage.kind == "scan" and s.part == "init":
+                arity = len(stage.axes) - 1
+            elif stage.kind == "scatter" and s.part == "update":
+                arity = len(stage.reduce_axes)
             if len(s.point) != arity:
                 self.fail(
                     "L9",
@@ -338,8 +344,8 @@ class _Verifier:
             self.fail("L11", f"A {where} has no '{type(s).__name__.lower()}'.", s)
         match s:
             case Barrier():
-                if not self.in_threads:
-                    self.fail("L11", "A barrier is outside of every loop over threads.", s)
+                if self.in_threads:
+                    self.fail("L11", "A barrier is inside a loop over threads.", s)
             case Require(condition, _, _):
                 self._condition(condition, s)
             case Place(buffer, _):

@@ -182,8 +182,8 @@ class Emitter:
             case Store(buffer, indices, value):
                 self._store(s, buffer, indices, value)
             case Alloc(buffer, body):
-                shape = ", ".join(self._physical_shape(buffer))
-                self.line(f"{self.buffer(buffer)} = fresh(({shape},), {self._dtype(buffer)})", s)
+                shape = "".join(f"{d}, " for d in self._physical_shape(buffer))
+                self.line(f"{self.buffer(buffer)} = fresh(({shape}), {self._dtype(buffer)})", s)
                 self.mask(buffer)
                 self.statement(body)
             case Block(stage, part, point, body):
@@ -191,12 +191,14 @@ class Emitter:
                     at = "".join(f"{self.code(p)}, " for p in point)
                     self.line(f"on_block({stage!r}, {part!r}, ({at}))", s)
                 self.statement(body)
+            case Barrier():
+                pass  # What stands before it has run for all threads already.
             case _:
                 self.other_statement(s)
 
     def other_statement(self, s: Stmt) -> None:
         """A statement that kernels do not have."""
-        if isinstance(s, Require | Place | Output | Launch | Barrier):
+        if isinstance(s, Require | Place | Output | Launch):
             raise InterpreterError(
                 f"The interpreter of kernels does not run '{type(s).__name__.lower()}'."
             )
