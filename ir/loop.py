@@ -24,6 +24,11 @@ reads: the loops around a block give the order, the accesses inside it the memor
 
 Loop kinds: ``serial``, ``parallel`` (iterations are independent tasks), ``vectorized`` (constant extent, all
 iterations at once), ``unrolled`` (constant extent), or a GPU axis such as ``block.x`` and ``thread.x``.
+
+A GPU kernel is said with the meaning that loops have anyway: block loops outermost, inside them the threads' loops, several one
+after another, each a phase of the block; what stands between them (serial loops, conditions, allocations) all threads of the
+block go through together. So an interpreter and a proof read it like any other kernel, and a barrier says only that the code
+may not let a thread go on to the next phase early. Code generation runs all phases in one set of threads.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -127,7 +132,7 @@ class Block(Stmt):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Barrier(Stmt):
-    """All threads of a GPU block have come here."""
+    """All threads of a GPU block have come here, and see what the others wrote; it stands between loops over threads."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)

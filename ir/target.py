@@ -2,7 +2,8 @@
 """The description of what code is generated for: architecture, features, vector width, registers, caches, cores.
 
 Passes, schedules and backends ask the :class:`Target` and never compare names. Text:
-``ARCH[-LEVEL][+feature...][,cores=N]``, e.g. ``native``, ``x86-64-v3``, ``aarch64+dotprod,cores=4``.
+``ARCH[-LEVEL][+feature...][,cores=N]``, e.g. ``native``, ``x86-64-v3``, ``aarch64+dotprod,cores=4``; for GPUs ``opencl``
+or ``cuda-sm80``.
 """
 
 import os
@@ -20,6 +21,7 @@ _USED = {
 }
 _X86_LEVELS: dict[str, tuple[str, ...]] = {"v1": (), "v2": _X86_V2, "v3": _X86_V3, "v4": _X86_V4}
 _TRIPLES = {"x86-64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
+_GPU_TEXT = re.compile(r"opencl|cuda-(?P<level>sm\d{2,3}a?)")
 _TEXT = re.compile(
     r"(?P<arch>x86-64|aarch64)(-(?P<level>v[1-4]))?(?P<features>(\+[\w.-]+)*)(,cores=(?P<cores>\d+))?"
 )
@@ -29,9 +31,9 @@ _TEXT = re.compile(
 class Target:
     """Build it with :func:`parse_target`.
 
-    ``arch`` is ``x86-64`` or ``aarch64``; ``features`` are LLVM's names, sorted; ``cores`` is the number of cores that
-    schedules are made for; ``vector_bits`` and ``registers`` describe one vector register file; ``l1``, ``l2``, ``l3`` are
-    cache sizes in bytes (of one core, l3 shared).
+    ``arch`` is ``x86-64``, ``aarch64``, ``opencl`` or ``cuda``; ``features`` are LLVM's names, sorted, of a CUDA target its
+    level (``sm80``); ``cores`` is the number of cores that schedules are made for; ``vector_bits`` and ``registers`` describe
+    one vector register file; ``l1``, ``l2``, ``l3`` are cache sizes in bytes (of one core, l3 shared).
     """
 
     arch: str
@@ -42,8 +44,31 @@ class Target:
     l3: int = 16 << 20
 
     @property
+    def kind(self) -> str:
+        """``cpu`` or ``gpu``: which templates make its schedules."""
+        return "cpu" if self.arch in _TRIPLES else "gpu"
+
+    @property
     def triple(self) -> str:
+        """LLVM's name of the platform; TargetError for a GPU."""
+        if self.kind == "gpu":
+            raise TargetError(f"LLVM makes no code for '{self}'. Name a processor.")
         return _TRIPLES[self.arch]
+
+    @property
+    def warp(self) -> int:
+        """Threads of a GPU that run in step."""
+        return 32
+
+    @property
+    def block_threads(self) -> int:
+        """The most threads that one GPU block should have; every device takes as many."""
+        return 256
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory that one GPU block may use: the least that the standard (or CUDA without opt-in) gives."""
+        return {"cuda": 48 << 10, "opencl": 32 << 10}.get(self.arch, 0)
 
     @property
     def feature_text(self) -> str:
@@ -70,6 +95,8 @@ class Target:
         return max(1, self.vector_bits // 8 // element_bytes)
 
     def __str__(self) -> str:
+        if self.kind == "gpu":
+            return "-".join((self.arch, *self.features))
         features = "".join(f"+{f}" for f in self.features)
         return f"{self.arch}{features},cores={self.cores}"
 
@@ -93,11 +120,14 @@ def parse_target(text: str) -> Target:
             )
         target = _native()
         return replace(target, cores=max(1, int(cores[1]))) if cores else target
+    gpu = _GPU_TEXT.fullmatch(text)
+    if gpu:
+        return Target(text.partition("-")[0], (gpu["level"],) if gpu["level"] else ())
     match = _TEXT.fullmatch(text)
     if not match or (match["level"] and match["arch"] != "x86-64"):
         raise TargetError(
             f"Target '{text}' is not understood. Write 'native' or ARCH[-LEVEL][+feature...][,cores=N], "
-            "such as 'x86-64-v3' or 'aarch64+dotprod,cores=4'."
+            "such as 'x86-64-v3' or 'aarch64+dotprod,cores=4'; for a GPU 'opencl' or 'cuda-sm80'."
         )
     features = set(match["features"].split("+")) - {""}
     if match["arch"] == "x86-64":
