@@ -121,13 +121,16 @@ def _read(path: str, archive: bool) -> "dict[str, Array]":
     try:
         content = np.load(path, allow_pickle=False)
         if archive != isinstance(content, np.lib.npyio.NpzFile):
-            raise ValueError(f"it is no {kind} file")
+            raise ValueError
         return dict(content) if archive else {"": content}
     except OSError as error:
         reason = error.strerror or str(error)
         raise ReadError(f"File '{path}' cannot be read: {reason}.") from error
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ReadError(f"File '{path}' is no {kind} file of plain arrays: {error}.") from error
+        raise ReadError(
+            f"File '{path}' is no {kind} file of plain arrays, or is damaged. Write it with "
+            f"numpy.{'savez' if archive else 'save'}."
+        ) from error
 
 
 def check_writable(path: Path) -> None:

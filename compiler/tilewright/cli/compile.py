@@ -79,12 +79,12 @@ def compile_model(
     An artifact runs without the compiler, from Python and from C. Symbolic dims stay symbolic: one
     artifact serves all their sizes.
     """
-    from tilewright.api import CompileOptions, choose_target
-    from tilewright.driver import build
-
     path = output or Path(model.with_suffix(".tw").name)
     shapes = parse_shapes(shape)
     check_writable(path)
+    from tilewright.api import CompileOptions, choose_target
+    from tilewright.driver import build
+
     options = CompileOptions(
         numerics.value, frozenset(disable or ()), verify, dump_ir, not no_cache, cache_dir
     )

@@ -85,7 +85,7 @@ def run_model(
     ] = None,
     repeat: Annotated[
         int,
-        typer.Option("--repeat", metavar="N", min=1, help="Run N times more and show the times."),
+        typer.Option("--repeat", metavar="N", min=0, help="Run N times more and show the times."),
     ] = 0,
     profile: Annotated[bool, typer.Option("--profile", help="Show each kernel's time.")] = False,
     threads: ThreadsOption = None,
@@ -135,12 +135,17 @@ def _complete(
     seed: int,
 ) -> None:
     """Adds random arrays for the inputs that are not given."""
+    names = [port.name for port in model.inputs]
+    extra = [name for name in feeds if name not in names]
+    if extra:
+        known = ", ".join(f"'{name}'" for name in names) or "none"
+        fail(f"'{extra[0]}' is no input: the model's inputs are {known}.")
     missing = [port for port in model.inputs if port.name not in feeds]
     if not missing:
         return
     if not random:
-        names = ", ".join(f"'{port.name}'" for port in missing)
-        wrong_usage(f"There is no array for {names}. Give --input NAME=FILE, or --random.")
+        listed = ", ".join(f"'{port.name}'" for port in missing)
+        wrong_usage(f"There is no array for {listed}. Give --input NAME=FILE, or --random.")
     from tilewright.cli.random_inputs import random_inputs
 
     feeds.update(random_inputs(model, feeds, sizes, seed))

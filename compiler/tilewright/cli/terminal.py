@@ -111,7 +111,7 @@ def fail(message: str, status: int = FAILED) -> NoReturn:
     """Ends the command with a sentence on standard error."""
     from rich.text import Text
 
-    text = Text.assemble(("error: ", "bold red"), clean(message))
+    text = Text.assemble(("Error: ", "bold red"), clean(message))
     console(error=True).print(text)
     raise typer.Exit(status)
 
@@ -125,7 +125,7 @@ class _LogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         from rich.text import Text
 
-        word = record.levelname.lower()
+        word = record.levelname.capitalize()
         style = "bold yellow" if record.levelno >= logging.WARNING else "dim"
         text = Text.assemble((f"{word}: ", style), clean(record.getMessage()))
         console(error=True).print(text)
