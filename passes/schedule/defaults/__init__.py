@@ -6,7 +6,15 @@ applies and is proven legal. Templates register by subclassing and are asked in 
 every kernel. Their parameters (tile sizes, chunk sizes, where tasks are cut) are data: the autotuner searches over them.
 """
 
-from tilewright.passes.schedule.defaults import elementwise, maps, rows, serial, tiled
+from tilewright.passes.schedule.defaults import (
+    elementwise,
+    gpu_rows,
+    gpu_tiled,
+    maps,
+    rows,
+    serial,
+    tiled,
+)
 from tilewright.passes.schedule.defaults.template import Candidate, Template, default_candidates
 
 __all__ = [
@@ -14,6 +22,8 @@ __all__ = [
     "Template",
     "default_candidates",
     "elementwise",
+    "gpu_rows",
+    "gpu_tiled",
     "maps",
     "rows",
     "serial",

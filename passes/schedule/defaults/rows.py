@@ -54,7 +54,7 @@ class Rows(Template):
         for s in reductions:
             _split(plan, s, lanes)
         root = plan.kernel.stages[-1]
-        rows = _row_axes(root, plan.kernel)
+        rows = row_axes(root, plan.kernel)
         if root.kind != "map" or not rows:
             return
         _schedule(plan, root, rows, lanes, target)
@@ -66,7 +66,7 @@ def _reduces_along_memory(stage: Stage) -> bool:
     return axis is not None and any(is_contiguous(r, axis) for r in stage.reads() if r.buffer.rank)
 
 
-def _row_axes(root: Stage, kernel: Kernel) -> list[Var]:
+def row_axes(root: Stage, kernel: Kernel) -> list[Var]:
     """The axes of the root that every reduction keeps: those that index what was reduced; all if nothing else is left."""
     order = memory_order(root)
     rank = {b: len(s.axes) for s in kernel.stages for b in s.outputs}

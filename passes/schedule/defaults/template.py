@@ -36,11 +36,12 @@ class Candidate:
 
 
 class Template:
-    """A form of kernel with its schedules. ``priority`` orders the templates, low first.
+    """A form of kernel with its schedules for one ``kind`` of target. ``priority`` orders the templates, low first.
 
     ``plans`` may raise ScheduleError where its recipe does not fit: the next template is asked.
     """
 
+    kind: ClassVar[str] = "cpu"
     priority: ClassVar[int] = 0
     registry: ClassVar[list[type["Template"]]] = []
 
@@ -65,6 +66,8 @@ def default_candidates(
     ``choices`` overrides decisions of the templates by name, as the autotuner does.
     """
     for template in Template.registry:
+        if template.kind != target.kind:
+            continue
         try:
             for plan in template().plans(kernel, target, choices or {}):
                 yield Candidate(

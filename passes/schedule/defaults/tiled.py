@@ -39,7 +39,7 @@ from tilewright.passes.schedule.steps import (
 
 
 @dataclass
-class _Form:
+class Form:
     """What was recognised: the reduction, the map that stores it, the stages before, and how their axes match."""
 
     reduction: Stage
@@ -69,7 +69,8 @@ def _variables(read: Read) -> frozenset[Expr]:
     return frozenset().union(*(free_variables(i) for i in read.indices), frozenset())
 
 
-def _recognise(kernel: Kernel) -> _Form | None:
+def recognise(kernel: Kernel) -> Form | None:
+    """The form of a kernel of one reduction and one map that stores it; None if it is of another form."""
     reductions = [s for s in kernel.stages if s.kind == "reduce"]
     if len(reductions) != 1 or any(s.kind not in ("map", "reduce") for s in kernel.stages):
         return None
@@ -89,7 +90,7 @@ def _recognise(kernel: Kernel) -> _Form | None:
     order = memory_order(after[0])
     if not order or order[-1] not in twin:
         return None
-    return _Form(reduction, after[0], before, order, twin)
+    return Form(reduction, after[0], before, order, twin)
 
 
 class Tiled(Template):
@@ -102,7 +103,7 @@ class Tiled(Template):
         reductions = [s for s in kernel.stages if s.kind == "reduce"]
         if len(reductions) == 1 and reductions[0].output in kernel.outputs:
             plan.do(CacheWrite(reductions[0].name))
-        form = _recognise(plan.kernel)
+        form = recognise(plan.kernel)
         if form is None:
             return
         block = _block(form, target)
@@ -112,13 +113,13 @@ class Tiled(Template):
         )
         if block in stored and is_static(vector) and extent(vector) % block:
             plan.do(PadAxis(form.reduction.name, vector.name, block))
-            form = _recognise(plan.kernel)
+            form = recognise(plan.kernel)
             assert form is not None
         _Tiling(plan, form, target, block).build()
         yield plan
 
 
-def _block(form: _Form, target: Target) -> int:
+def _block(form: Form, target: Target) -> int:
     """How many points of the vector axis one tile has; 1 if nothing is contiguous along it."""
     lanes = target.lanes(form.reduction.output.dtype.bytes)
     operand = form.operand()
@@ -147,7 +148,7 @@ class _Loops:
 class _Tiling:
     """Builds the plan of a recognised form."""
 
-    def __init__(self, plan: Plan, form: _Form, target: Target, block: int) -> None:
+    def __init__(self, plan: Plan, form: Form, target: Target, block: int) -> None:
         self.plan, self.form, self.target, self.block = plan, form, target, block
         self.contraction = is_contraction(form.reduction)
         self.vectors = max(1, block // target.lanes(form.reduction.output.dtype.bytes))
