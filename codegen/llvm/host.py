@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host program: loop IR of kind ``host`` to the entry function of an image.
 
-The entry gets a table of services from the runtime (``runtime/include/tw_abi.h``): it asks for the arena and for the memory of
-outputs, reports failed requirements, and launches kernels. A launch with little work calls its kernel directly, at the cost
-of some stores and one call; larger ones go through the runtime, which spreads their tasks over threads.
-"""
+The entry gets a table of services from the runtime (``runtime/include/tw_abi.h``): it asks for the
+arena and for the memory of outputs, reports failed requirements, and launches kernels. A launch
+with little work calls its kernel directly, at the cost of some stores and one call; larger ones go
+through the runtime, which spreads their tasks over threads."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -22,7 +22,9 @@ from tilewright.ir.simplify import known_le
 from tilewright.ir.target import Target
 
 DIRECT_WORK = 10_000
-"""Work in nanoseconds below which a kernel runs on the calling thread: a fork and join costs some microseconds."""
+"""Work in nanoseconds below which a kernel runs on the calling thread: a fork and join costs some
+microseconds.
+"""
 
 STATUS_INPUT = 2
 STATUS_MEMORY = 5
@@ -32,7 +34,9 @@ _SERVICES = {"direct": 8, "launch": 16, "arena": 24, "workspace": 32, "output": 
 
 @dataclass(frozen=True)
 class EmittedHost:
-    """LLVM IR text of the entry; its messages and its launches, as (kernel, origin), by their numbers."""
+    """LLVM IR text of the entry; its messages and its launches, as (kernel, origin), by their
+    numbers.
+    """
 
     text: str
     messages: tuple[str, ...]
@@ -86,7 +90,9 @@ class HostEmitter(StatementEmitter):
     # --- memory -----------------------------------------------------------------------------------
 
     def _bind_memory(self) -> None:
-        """Pointers of inputs, their shapes and constants, and the services, all loaded at the start."""
+        """Pointers of inputs, their shapes and constants, and the services, all loaded at the
+        start.
+        """
         places = self.expressions.memory.places
         for number, source in enumerate(self.host.inputs):
             data = self._load("ptr", Value("%inputs", "ptr"), number * _TENSOR_BYTES)

@@ -3,15 +3,14 @@
 without extensions.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes  # noqa: F401  (gives numpy the small floats)
 import numpy as np
 import pytest
+from elementwise_kernel import elementwise
 
 from tilewright.codegen.llvm.kernel import emit_kernel
-from tilewright.ir.buffer import buffer
 from tilewright.ir.dtypes import (
     BF16,
     BOOL,
@@ -37,31 +36,14 @@ from tilewright.ir.dtypes import (
     DType,
 )
 from tilewright.ir.errors import CodegenError
-from tilewright.ir.expr import Binary, Cast, Compare, Expr, Read, Select, Symbol, Unary, Var, index
-from tilewright.ir.loop import For, If, Kernel, Store, seq
-from tilewright.ir.simplify import ceildiv, compare
+from tilewright.ir.expr import Binary, Cast, Compare, Expr, Select, Unary
+from tilewright.ir.loop import Kernel
 from tilewright.ir.target import parse_target
-from tilewright.ir.types import tensor
 
 INTEGERS = (I8, I16, I32, I64, U8, U16, U32, U64)
 SMALL_FLOATS = (F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F4E2M1)
 FLOATS = (F64, F32, F16, BF16)
 TARGETS = [parse_target("native"), parse_target("x86-64")]
-
-
-def elementwise(
-    name: str, sources: tuple[DType, ...], values: Callable[..., dict[str, Expr]]
-) -> Kernel:
-    """A kernel ``out[i] = value(x0[i], ...)`` for several values, on 8 lanes with a masked tail."""
-    n = Symbol("n", 0)
-    inputs = tuple(buffer(f"x{i}", tensor(t, (n,))) for i, t in enumerate(sources))
-    o, v = Var("o", ceildiv(n, 8)), Var("v", index(8))
-    i = o * 8 + v
-    computed = values(*(Read(x, (i,)) for x in inputs))
-    outputs = {k: buffer(k, tensor(e.dtype, (n,))) for k, e in computed.items()}
-    stores = seq(Store(outputs[k], (i,), e) for k, e in computed.items())
-    body = For(o, "serial", For(v, "vectorized", If(compare("lt", i, n), stores)))
-    return Kernel(name, inputs, tuple(outputs.values()), (n,), (), body)
 
 
 def samples(dtype: DType, count: int = 203) -> np.ndarray:

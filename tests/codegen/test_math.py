@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The math library: errors in ULP over the whole range, special values, monotony, and where its
+numbers come from.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from elementwise_kernel import elementwise
+
+from tilewright.codegen.math import derive
+from tilewright.codegen.math.coefficients import COEFFICIENTS
+from tilewright.codegen.math.minimax import remez
+from tilewright.codegen.math.trigonometric import pi_fraction, two_over_pi_words
+from tilewright.ir.dtypes import BF16, F16, F32, F64, DType
+from tilewright.ir.expr import MATH_FUNCTIONS, Call
+from tilewright.ir.target import Target, parse_target
+
+Reference = Callable[[np.ndarray], np.ndarray]
+TARGETS = [parse_target("native"), parse_target("x86-64")]
+BOUND = {F32: 2.0, F64: 4.0}
+
+
+def _erf(x: np.ndarray) -> np.ndarray:
+    a = abs(x)
+    near = derive.erf(np.where(a < 2, x, 0))
+    return np.where(a < 2, near, np.sign(x) * (1 - derive.erfc(np.maximum(a, 2))))
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    small = np.exp(-abs(x))
+    return np.where(x < 0, small, 1) / (1 + small)
+
+
+REFERENCES: dict[str, Reference] = {
+    "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2,
+    "log1p": np.log1p, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "sin": np.sin,
+    "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
+    "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
+    "atanh": np.arctanh, "erf": _erf, "sigmoid": _sigmoid,
+}  # fmt: skip
+SPECIAL = [
+    0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -0.5, 2.0, 1e-45, -1e-45, 1.1754944e-38,
+    3.4e38, -3.4e38, 88.72283, 88.72284, -87.3, -103.97, 709.78, 710.0, -745.1, -746.0, 1e300,
+]  # fmt: skip
+ODD = ("expm1", "log1p", "sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "erf")
+
+
+def unary(function: str, dtype: DType) -> Any:
+    """A kernel that applies a function to every element."""
+    name = f"{function}_{dtype}"
+    return elementwise(name, (dtype,), lambda x: {"y": Call(function, (x,), dtype)})
+
+
+def evaluate(
+    run: Any, function: str, x: np.ndarray, dtype: DType, target: Target = TARGETS[0]
+) -> np.ndarray:
+    y = np.zeros_like(x)
+    run(unary(function, dtype), [x, y], [len(x)], target)
+    return y
+
+
+def sweep(dtype: DType) -> np.ndarray:
+    """Representations at random, intervals where functions are interesting, and special values."""
+    rng = np.random.default_rng(11)
+    bits = rng.integers(0, 2**dtype.bits - 1, 40000, dtype=f"u{dtype.bytes}").view(dtype.numpy)
+    scales = (1e-4, 0.1, 1, 2, 4, 10, 20, 90, 105, 160, 745, 1000, 1e5, 1e7)
+    uniform = [rng.uniform(-s, s, 3000) for s in scales]
+    with np.errstate(over="ignore"):
+        return np.concatenate([bits, np.concatenate(uniform), SPECIAL]).astype(dtype.numpy)
+
+
+def ulps(actual: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """Errors in units of the last place of the correctly rounded result; wrong special values are
+    infinite.
+    """
+    rounded = exact.astype(actual.dtype)
+    finite = np.isfinite(rounded)
+    unit = np.spacing(abs(np.where(finite, rounded, 1))).astype(np.longdouble)
+    distance = abs(np.where(np.isfinite(actual), actual, np.inf).astype(np.longdouble) - exact)
+    same = (np.isnan(actual) & np.isnan(rounded)) | (actual == rounded)
+    error = np.where(finite, np.where(finite, distance, 0) / unit, np.where(same, 0, np.inf))
+    zero_sign = (rounded == 0) & (actual == 0) & (np.signbit(rounded) != np.signbit(actual))
+    return np.where(zero_sign, np.inf, error).astype(np.float64)
+
+
+def test_every_function_has_a_reference() -> None:
+    assert set(MATH_FUNCTIONS) == set(REFERENCES) | {"pow", "fma"}
+
+
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("function", REFERENCES)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_error_over_the_whole_range(run: Any, function: str, dtype: DType) -> None:
+    x = sweep(dtype)
+    exact = REFERENCES[function](x.astype(np.longdouble))
+    for target in TARGETS:
+        error = ulps(evaluate(run, function, x, dtype, target), exact)
+        worst = int(np.argmax(error))
+        assert error[worst] <= BOUND[dtype], f"{function}({x[worst]!r}) is {error[worst]} ULP off."
+
+
+@pytest.mark.parametrize(
+    "function", ["exp", "exp2", "tanh", "sigmoid", "erf", "log", "expm1", "log1p"]
+)
+def test_monotone(run: Any, function: str) -> None:
+    """Over consecutive numbers at many places, the seams between methods included."""
+    starts = [-103.9, -87.4, -17.6, -9.0, -4.0, -1.0, -0.6326, -0.35, -1e-3, 1e-30, 1e-4, 0.34657,
+              0.5, 0.6324, 0.66665, 0.99, 0.9999, 1.333, 2.0, 3.99, 8.9, 9.01, 17.0]  # fmt: skip
+    for start in starts:
+        if (start < 0 and function == "log") or (start <= -1 and function == "log1p"):
+            continue
+        x = np.float32(start) + np.arange(6000) * np.spacing(np.float32(start), dtype=np.float32)
+        x = np.unique(x.astype(np.float32))
+        y = evaluate(run, function, x, F32)
+        assert (np.diff(y) >= 0).all(), f"{function} falls near {start}."
+
+
+def test_zeros_keep_their_sign(run: Any) -> None:
+    x = np.array([-0.0, 0.0], np.float32)
+    for function in ODD:
+        assert np.signbit(evaluate(run, function, x, F32)).tolist() == [True, False], function
+
+
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_power(run: Any, dtype: DType) -> None:
+    rng = np.random.default_rng(7)
+    special = [0.0, -0.0, 1, -1, 2, -2, 0.5, -0.5, 3, -3, np.inf, -np.inf, np.nan, 1e30, -1e-30,
+               2.5, -2.5, 1e-42, -1e-42, 4.0, 16777217.0, 9007199254740993.0]  # fmt: skip
+    a, b = np.meshgrid(special, special)
+    n = 8000
+    x = np.concatenate([np.exp(rng.uniform(-85, 85, n)), rng.uniform(0.9, 1.1, n),
+                        rng.uniform(0, 10, n), -rng.uniform(0, 10, n), a.ravel()])  # fmt: skip
+    y = np.concatenate([rng.uniform(-1.2, 1.2, n), rng.uniform(-900, 900, n),
+                        rng.uniform(-40, 40, n), rng.integers(-20, 20, n), b.ravel()])  # fmt: skip
+    x, y = x.astype(dtype.numpy), y.astype(dtype.numpy)
+    exact = np.power(x.astype(np.longdouble), y.astype(np.longdouble))
+    kernel = elementwise(
+        f"pow_{dtype}", (dtype, dtype), lambda x, y: {"z": Call("pow", (x, y), dtype)}
+    )
+    for target in TARGETS:
+        z = np.zeros_like(x)
+        run(kernel, [x, y, z], [len(x)], target)
+        error = ulps(z, exact)
+        worst = int(np.argmax(error))
+        assert error[worst] <= BOUND[dtype], (x[worst], y[worst], z[worst], error[worst])
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_half_precision_is_rounded_once_more(run: Any, dtype: DType) -> None:
+    x = np.arange(1 << 16, dtype=np.uint16).view(dtype.numpy)
+    for function in ("exp", "tanh", "log", "sin"):
+        y = evaluate(run, function, x, dtype).astype(np.float64)
+        exact = REFERENCES[function](x.astype(np.longdouble)).astype(np.float64)
+        rounded = exact.astype(dtype.numpy).astype(np.float64)
+        finite = np.isfinite(rounded)
+        assert np.array_equal(np.isnan(y), np.isnan(rounded))
+        unit = np.maximum(abs(rounded) * 2.0 ** (-10 if dtype is F16 else -7), 2.0**-24)
+        assert (abs(y - exact)[finite] <= 0.51 * unit[finite]).all(), function
+
+
+def test_scalar_and_vector_code_agree(run: Any) -> None:
+    """A kernel's tail and its body give the same bits: one description serves both."""
+    x = np.random.default_rng(2).uniform(-20, 20, 64).astype(np.float32)
+    for function in ("exp", "sin", "erf"):
+        whole = evaluate(run, function, x, F32)
+        assert all(evaluate(run, function, x[i : i + 1], F32)[0] == whole[i] for i in range(9))
+
+
+def test_two_over_pi() -> None:
+    words = two_over_pi_words(20)
+    assert words[0] == 0xA2F9836E4E441529 and words[1] == 0xFC2757D1F534DDC0
+    assert abs(float(pi_fraction(200)) - np.pi) < 1e-15
+
+
+@pytest.mark.parametrize("name", ["EXP", "SIN", "ERFC_LOG"])
+def test_coefficients_are_what_the_derivation_gives(name: str) -> None:
+    for fit in derive.FITS:
+        for element, degree in fit.degree.items():
+            if fit.name == name and element == "float":
+                powers, error = remez(fit, degree)
+                assert COEFFICIENTS[name, element] == tuple(
+                    float(np.float32(float(c))) for c in powers
+                )
+                assert error < 1e-8
