@@ -21,6 +21,7 @@ from tilewright.cli.arguments import (
 from tilewright.cli.progress import progress_display
 from tilewright.cli.terminal import (
     command,
+    fail,
     port_text,
     say,
     say_json,
@@ -92,7 +93,10 @@ def compile_model(
     chosen = choose_target(target)
     with progress_display(quiet) as progress:
         built = build(str(model), chosen, shapes, options, progress)
-        built.save(path)
+        try:
+            built.save(path)
+        except OSError as error:
+            fail(f"File '{path}' cannot be written: {error.strerror}.")
     seconds = time.perf_counter() - start
     if json:
         say_json(_as_json(built, path, seconds))

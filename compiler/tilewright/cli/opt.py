@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewright.cli.arguments import Numerics, NumericsOption
-from tilewright.cli.terminal import command, note, say, say_table, wrong_usage
+from tilewright.cli.terminal import command, fail, note, say, say_table, wrong_usage
 
 if TYPE_CHECKING:
     from tilewright.ir.graph import Module
@@ -18,9 +18,11 @@ EXAMPLES = """\b
 Examples:
   tilewright opt x.ir -p canonicalize
   tilewright opt x.ir -p 'fold-constants{cap=4096},eliminate-dead-code' --constants x.npz
-  tilewright opt model.onnx -p '' -o model.ir
+  tilewright opt model.onnx -p '' -o model.ir --save-constants model.npz
   tilewright opt --list
 """
+
+_HASH_CHARACTERS = 64  # of the name of a constant
 
 
 @command
@@ -50,6 +52,12 @@ def run_passes_on_text(
             "--constants", metavar="FILE", help="The .npz file with the text's constants."
         ),
     ] = None,
+    save_constants: Annotated[
+        Path | None,
+        typer.Option(
+            "--save-constants", metavar="FILE", help="Write those of the result to an .npz file."
+        ),
+    ] = None,
     target: Annotated[str, typer.Option("--target", metavar="TARGET")] = "native",
     numerics: NumericsOption = Numerics.default,
     verify: Annotated[
@@ -66,6 +74,7 @@ def run_passes_on_text(
     braces behind their names.
     """
     from tilewright.files import replacing
+    from tilewright.ir import constant_file
     from tilewright.ir.target import parse_target
     from tilewright.ir.verify_graph import verify_module
     from tilewright.passes.manager import (
@@ -91,12 +100,19 @@ def run_passes_on_text(
     if verify:
         verify_module(module)
         instruments.append(Verify(verify_module))
-    run_passes(module, passes, context, instruments)
+    try:
+        run_passes(module, passes, context, instruments)
+    except KeyError as error:
+        if len(str(error.args[0])) != _HASH_CHARACTERS:
+            raise
+        fail(f"A pass needs the constant '#{error.args[0]}'. Give the text's --constants FILE.")
     if output is None:
         say(str(module))
     else:
         with replacing(output) as stream:
             stream.write(f"{module}\n".encode())
+    if save_constants is not None:
+        constant_file.save_constants(save_constants, module.constants)
     if time_passes:
         for row in timer.rows:
             changed = "" if row.changed else " (unchanged)"
