@@ -7,10 +7,11 @@ operands, at indices that need no loop); *reduction*; *contraction* (a sum of pr
 broadcast index) or *index maps* (they move elements).
 """
 
-from tilewright.ir.expr import Const, Expr
+from tilewright.ir.expr import ONE, Const, Expr
 from tilewright.ir.graph import Node, Value
 from tilewright.ir.op import Op
 from tilewright.ir.ops.elementwise import Elementwise
+from tilewright.ir.ops.transpose import Transpose
 
 INDEX_MAPS = frozenset(
     (
@@ -87,12 +88,21 @@ def is_contraction(node: Node) -> bool:
 
 
 def is_alias(node: Node) -> bool:
-    """True for a reshape of row-major memory to row-major memory: the same bytes."""
-    return (
-        node.op.name == "reshape"
-        and node.operands[0].type.layout.is_row_major
-        and node.result.type.layout.is_row_major
-    )
+    """True for a reshape or transposition whose result is the same bytes in the same order.
+
+    A transposition is one where the layouts undo it: channels-last ``[n,c,h,w]`` is row-major
+    ``[n,h,w,c]``.
+    """
+    if node.op.name == "reshape":
+        return all(v.type.layout.is_row_major for v in (*node.operands, *node.results))
+    if not isinstance(node.op, Transpose):
+        return False
+    before, after = node.operands[0].type, node.result.type
+    if before.layout.blocks or after.layout.blocks:
+        return False
+    order = [a for a in before.layout.order if before.shape[a] is not ONE]
+    moved = [node.op.perm[a] for a in after.layout.order if after.shape[a] is not ONE]
+    return order == moved
 
 
 def memory_of(value: Value) -> Value:

@@ -46,6 +46,7 @@ class SinkTransposes(Pass):
             squeezed_matmul,
             elementwise_of_unsqueeze,
             transpose_of_merge,
+            split_of_transpose,
             elementwise_of_transpose,
             concat_of_transposes,
             elementwise_of_reshape,
@@ -56,15 +57,20 @@ class SinkTransposes(Pass):
 
 
 def transpose_of_merge(node: Node, builder: Builder) -> Value | None:
-    """``transpose(reshape(x))`` whose reshape only merges neighbouring dims of a transposition.
+    """``transpose(reshape(x))`` of a reshape that only merges dims becomes
+    ``reshape(transpose(x))``.
 
-    It becomes ``reshape(transpose(x))``, so that the two transpositions join.
+    So transpositions meet, and ``[n,c,h,w]`` to ``[n,h*w,c]`` starts with one that is free where
+    the layout is channels-last. Not where a product takes the transposition as it is.
     """
     source = _transposed(node)
     if source is None or not isinstance(source.op, Reshape) or not isinstance(node.op, Transpose):
         return None
     x = source.operands[0]
-    if _transposed_value(x) is None or not only_use(source.result):
+    merges = len(_without_units(x.type.shape)) > len(_without_units(node.result.type.shape))
+    if not only_use(source.result) or not merges:
+        return None
+    if _transposed_value(x) is None and any(_labels(user) for user in node.result.users):
         return None
     groups = merged_dims(x.type.shape, source.result.type.shape)
     if groups is None:
@@ -72,6 +78,33 @@ def transpose_of_merge(node: Node, builder: Builder) -> Value | None:
     perm = tuple(axis for a in node.op.perm for axis in groups[a])
     moved = builder(Transpose(perm), x)
     return builder(Reshape(node.result.type.shape), moved)
+
+
+def split_of_transpose(node: Node, builder: Builder) -> Value | None:
+    """``reshape(transpose(x))`` of a reshape that only splits dims becomes
+    ``transpose(reshape(x))``.
+
+    Dims of 1 that the reshape adds are left to a reshape after that.
+    """
+    if not isinstance(node.op, Reshape):
+        return None
+    source = _transposed_value(node.operands[0])
+    if source is None or not isinstance(source.op, Transpose) or not only_use(source.result):
+        return None
+    moved, shape = source.result.type.shape, _without_units(node.result.type.shape)
+    groups = merged_dims(shape, moved) if len(shape) > len(_without_units(moved)) else None
+    if groups is None:
+        return None
+    order = [source.op.perm.index(a) for a in range(len(moved))]
+    axes = [axis for a in order for axis in groups[a]]
+    split = builder(Reshape(tuple(shape[axis] for axis in axes)), source.operands[0])
+    result = builder(Transpose(tuple(axes.index(axis) for axis in range(len(axes)))), split)
+    whole = node.result.type.shape
+    return result if shape == whole else builder(Reshape(whole), result)
+
+
+def _without_units(shape: Sequence[Expr]) -> tuple[Expr, ...]:
+    return tuple(d for d in shape if d is not ONE)
 
 
 def _transposed(node: Node) -> Node | None:
