@@ -17,8 +17,9 @@ from tilewright.ir.ops import Concat, Pad, Slice
 Element = int | Expr
 PadMode = Literal["constant", "edge", "reflect", "wrap"]
 _PAD_MODES: tuple[PadMode, ...] = ("constant", "edge", "reflect", "wrap")
-# Exporters write "to the end" as 2^63 - 1, 2^31 - 1 or 10^9; no dim is that large.
-_TO_THE_END = 1_000_000_000
+# Exporters write "to the end" as 2^63 - 1, 2^31 - 1 or 10^9, "to the beginning" as their negatives;
+# no symbolic dim is that large.
+_FAR = 1_000_000_000
 
 
 @handler("Reshape")
@@ -191,9 +192,8 @@ def _sliced(
 
 def window(extent: Expr, start: Element, end: Element, step: int) -> tuple[Expr, Expr]:
     """First position and size of ``start:end:step`` in a dim, both ends clamped as ONNX says."""
-    if isinstance(end, int) and end >= _TO_THE_END and not isinstance(extent, Const):
-        end = extent
-    first, last = _from_end(start, extent), _from_end(end, extent)
+    first = _from_end(start, extent, ZERO)
+    last = _from_end(end, extent, ZERO if step > 0 else index(-1))
     if step > 0:
         first = simplify.maximum(simplify.minimum(first, extent), 0)
         last = simplify.maximum(simplify.minimum(last, extent), 0)
@@ -203,8 +203,12 @@ def window(extent: Expr, start: Element, end: Element, step: int) -> tuple[Expr,
     return first, simplify.maximum(simplify.ceildiv(sub(first, last), -step), 0)
 
 
-def _from_end(position: Element, extent: Expr) -> Expr:
-    """A position with negative ones counted from the end, also where the sign is not known."""
+def _from_end(position: Element, extent: Expr, beginning: Expr) -> Expr:
+    """A position with negative ones counted from the end, also where the sign is not known; far
+    ones are the end and the beginning.
+    """
+    if isinstance(position, int) and abs(position) >= _FAR and not isinstance(extent, Const):
+        return extent if position > 0 else beginning
     where = index(position)
     if simplify.is_nonnegative(where):
         return where

@@ -39,6 +39,7 @@ from tilewright.ir.interning import memoised
 MOST_TERMS = 256
 MOST_FACTORS = 64
 MOST_DEPTH = 64
+MOST_WEIGHT = 2048
 MOST_BITS = 128
 _LARGEST_DENOMINATOR = 1 << 24
 
@@ -71,6 +72,17 @@ def depth(e: Expr) -> int:
     return 0
 
 
+@memoised
+def weight(e: Expr) -> int:
+    """The number of atoms of an index expression written out; shared parts count each time."""
+    match e:
+        case Poly(terms):
+            return sum(1 + sum(weight(a) for a in m) for m, _ in terms)
+        case IndexOp(_, a, b):
+            return 1 + weight(a) + weight(b)
+    return 1
+
+
 def is_reasonable(e: Expr) -> bool:
     """False for an expression so large that it only slows the compiler down."""
     terms = terms_of(e)
@@ -78,6 +90,7 @@ def is_reasonable(e: Expr) -> bool:
         len(terms) <= MOST_TERMS
         and all(len(m) <= MOST_FACTORS and abs(c).bit_length() <= MOST_BITS for m, c in terms)
         and depth(e) <= MOST_DEPTH
+        and weight(e) <= MOST_WEIGHT
     )
 
 
