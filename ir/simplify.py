@@ -118,6 +118,18 @@ def eliminate(e: Expr, which: Callable[[Var], bool], least: bool) -> Expr | None
     return result if complete else None
 
 
+def bound_above(e: Expr) -> Expr | None:
+    """An expression without loop variables that ``e`` never exceeds; None if none is known."""
+    partial, complete = _eliminate(e, lambda _: True, least=False)
+    if complete:
+        return partial
+    limit = upper(e)
+    if limit != INFINITY:
+        return index(int(limit))
+    arms = [bound_above(arm) for arm in _relax_extremum(terms_of(partial), least=False)]
+    return next((arm for arm in arms if arm is not None), None)
+
+
 def _eliminate(e: Expr, which: Callable[[Var], bool], least: bool) -> tuple[Expr, bool]:
     """As :func:`eliminate`, but with what was reached, and whether all variables are gone."""
     while True:

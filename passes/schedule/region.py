@@ -4,9 +4,10 @@
 from dataclasses import dataclass
 
 from tilewright.ir.buffer import Buffer
+from tilewright.ir.errors import ScheduleError
 from tilewright.ir.expr import ONE, ZERO, Expr, Read, Var, reads
 from tilewright.ir.loop import For, Stmt, expressions, walk
-from tilewright.ir.simplify import eliminate, known_le, maximum, minimum
+from tilewright.ir.simplify import bound_above, eliminate, maximum, minimum
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def _data_dependent(e: Expr) -> bool:
 
 def constant_bound(extent: Expr) -> Expr:
     """An extent free of loop variables that is at least ``extent``: the size to allocate."""
-    bound = eliminate(extent, lambda _: True, least=False)
+    bound = bound_above(extent)
     if bound is None:
-        bound = extent
-    return bound if known_le(extent, bound) or bound is not extent else extent
+        raise ScheduleError(f"No size is known that holds the extent {extent} in every iteration.")
+    return bound

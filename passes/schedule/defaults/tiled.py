@@ -281,7 +281,7 @@ class _Tiling:
         )
         size = self.plan.static_size(row)
         if size is None:
-            return min(most, self.plan.size(row))
+            return most
         options = range(1, min(most, size) + 1)
         default = min(options, key=lambda t: (_tile_cost(size, t, vectors), -t))
         return self.plan.choose("tile_rows", default, options)

@@ -12,7 +12,7 @@ the whole range.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.ir.expr import (
     ONE,
@@ -60,6 +60,7 @@ class Direct:
         self.updates = [a for a in accesses if a.kind == "update"]
         self.reads = [a for a in accesses if a.kind in ("read", "final")]
         self.origins: dict[Access, list[Origin]] = {}
+        self._solutions: dict[tuple[Access, Access, int], Solution | None] = {}
 
     def holds(self) -> bool:
         """True if all reads, and the updates they depend on, are shown to find what they want."""
@@ -76,18 +77,30 @@ class Direct:
                 facts += [e, sub(sub(extent, 1), e)]
         return facts
 
+    def _solution(self, access: Access, sink: Access, shared: int) -> Solution | None:
+        """The iteration of ``access`` that touches the cell of ``sink``, in the same iteration of the
+        shared loops.
+
+        For a source the conditions around it are among the needs; those of an update are left to
+        :meth:`_spans`.
+        """
+        key = access, sink, shared
+        if key not in self._solutions:
+            self._solutions[key] = _solve(access, sink, shared)
+        return self._solutions[key]
+
     # --- the last write ---
 
     def _resolve(self, sink: Access, facts: list[Expr], sources: Sequence[Access]) -> bool:
         """True if the last write of the cell before ``sink``, where ``facts`` hold, is by the wanted point."""
-        if is_contradiction(facts):
+        if len(sources) < len(self.sources) and is_contradiction(facts):
             return True
         ranked = [(shared_loops(s, sink), s) for s in sources]
         before = [(n, position(s, n), s) for n, s in ranked if position(s, n) < position(sink, n)]
         if not before:
             return False
         shared, _, source = max(before, key=lambda item: item[:2])
-        found = _solution(source, sink, shared)
+        found = self._solution(source, sink, shared)
         if found is None or found.free or not _wanted(source, sink, found):
             return False
         unmet = [n for n in found.needs if not is_at_least_zero(n, facts)]
@@ -112,7 +125,7 @@ class Direct:
         """True if ``other`` does not write the cell between ``source`` and ``sink``."""
         if not _may_lie_between(other, source, sink, shared):
             return True
-        found = _solution(other, sink, shared)
+        found = self._solution(other, sink, shared)
         return found is not None and any(
             is_at_least_zero(sub(-1, need), facts) for need in found.needs
         )
@@ -151,7 +164,7 @@ class Direct:
         assert stage is not None and instance is not None
         if not stage.reduce_axes:
             return None
-        found = _solution(update, sink, shared)
+        found = self._solution(update, sink, shared)
         if found is None or any(not is_at_least_zero(n, facts) for n in found.needs):
             return None
         point = instance.point[len(stage.axes) :]
@@ -169,7 +182,7 @@ class Direct:
             for fact in parts:
                 if free_variables(fact) & free:
                     limits.append(fact)
-                elif not is_at_least_zero(substitute(fact, found.values), facts):
+                elif not is_at_least_zero(found.at(fact), facts):
                     return None
         spans = []
         order: list[Var] = []
@@ -206,11 +219,7 @@ def shared_loops(a: Access, b: Access) -> int:
     return count
 
 
-def _solution(access: Access, sink: Access, shared: int) -> Solution | None:
-    """The iteration of ``access`` that touches the cell of ``sink``, in the same iteration of the shared loops.
-
-    For a source the conditions around it are among the needs; those of an update are left to :meth:`Direct._spans`.
-    """
+def _solve(access: Access, sink: Access, shared: int) -> Solution | None:
     assert access.instance is not None
     private = access.variables[shared:]
     conditions = access.conditions if access.is_source else ()
@@ -228,8 +237,7 @@ def _solution(access: Access, sink: Access, shared: int) -> Solution | None:
     found = solve(private, access.indices, sink.indices, others)
     if found is None:
         return None
-    met = [substitute(n, found.values) for n in needs]
-    return Solution(found.values, (*found.needs, *met), found.free)
+    return replace(found, needs=(*found.needs, *(found.at(n) for n in needs)))
 
 
 def _wanted(source: Access, sink: Access, found: Solution) -> bool:
@@ -238,7 +246,7 @@ def _wanted(source: Access, sink: Access, found: Solution) -> bool:
         return False
     if sink.kind == "update" and not (source.kind == "start" and source.stage is sink.stage):
         return False
-    return tuple(substitute(e, found.values) for e in source.cell) == sink.cell
+    return all(found.at(e) is wanted for e, wanted in zip(source.cell, sink.cell, strict=True))
 
 
 def _may_lie_between(other: Access, source: Access, sink: Access, shared: int) -> bool:

@@ -26,7 +26,7 @@ from tilewright.frontends.onnx.order import ordered
 from tilewright.frontends.onnx.registry import Contents, find_evaluator, find_handler
 from tilewright.frontends.onnx.scope import Scope
 from tilewright.frontends.onnx.shapes import Unknown
-from tilewright.frontends.onnx.symbols import Symbols
+from tilewright.frontends.onnx.symbols import Symbols, expected_size
 from tilewright.frontends.onnx.tensors import dtype_of, sparse_to_array, to_array
 from tilewright.ir.dtypes import DType, from_numpy
 from tilewright.ir.errors import FrontendError, TypeInferenceError, UnsupportedOperatorError
@@ -124,7 +124,11 @@ class Importer:
                 f"shapes={{{info.name!r}: (...)}}; "
                 "a text as a dim keeps it symbolic."
             )
-        dims = [self.symbols.dim(d, f"{bases}{a}") for a, d in enumerate(declared.shape.dim)]
+        rank = len(declared.shape.dim)
+        dims = [
+            self.symbols.dim(d, f"{bases}{a}", expected_size(a, rank))
+            for a, d in enumerate(declared.shape.dim)
+        ]
         return tensor(dtype, dims)
 
     # --- walking ---

@@ -28,18 +28,18 @@ class Symbols:
         self.table: dict[str, Symbol] = {}
         self._by_model_name: dict[str, Expr] = {}
 
-    def fresh(self, base: str) -> Symbol:
-        """A new symbol with a name like ``base``."""
+    def fresh(self, base: str, hint: int = 0) -> Symbol:
+        """A new symbol with a name like ``base``, expected to be about ``hint``."""
         name = unique(identifier(base), set(self.table))
-        symbol = Symbol(name, 1, UNBOUNDED, 1, 0)
+        symbol = Symbol(name, 1, UNBOUNDED, 1, hint)
         self.table[name] = symbol
         return symbol
 
-    def named(self, name: str) -> Expr:
+    def named(self, name: str, hint: int = 0) -> Expr:
         """The dim that the model calls ``name``; the same each time."""
         known = self._by_model_name.get(name)
         if known is None:
-            known = self._expression(name) or self.fresh(name)
+            known = self._expression(name) or self.fresh(name, hint)
             self._by_model_name[name] = known
         return known
 
@@ -66,11 +66,12 @@ class Symbols:
         understood.
         """
         for info in infos:
-            for dim in info.type.tensor_type.shape.dim:
+            dims = info.type.tensor_type.shape.dim
+            for axis, dim in enumerate(dims):
                 if dim.dim_param not in _ANONYMOUS and _NAME.fullmatch(dim.dim_param):
-                    self.named(dim.dim_param)
+                    self.named(dim.dim_param, expected_size(axis, len(dims)))
 
-    def dim(self, dim: onnx.TensorShapeProto.Dimension, base: str) -> Expr:
+    def dim(self, dim: onnx.TensorShapeProto.Dimension, base: str, hint: int = 0) -> Expr:
         """The dim that a model declares."""
         if dim.HasField("dim_value"):
             if dim.dim_value > _LARGEST_DIM:
@@ -78,10 +79,10 @@ class Symbols:
                     f"Dim {quoted(base)} is {dim.dim_value}, which no machine can hold. Export "
                     "the model again."
                 )
-            return index(dim.dim_value) if dim.dim_value >= 0 else self.fresh(base)
+            return index(dim.dim_value) if dim.dim_value >= 0 else self.fresh(base, hint)
         if dim.dim_param in _ANONYMOUS:
-            return self.fresh(base)
-        return self.named(dim.dim_param)
+            return self.fresh(base, hint)
+        return self.named(dim.dim_param, hint)
 
     def given(self, dim: int | str, base: str) -> Expr:
         """The dim that the caller asks for: a size or a name."""
@@ -94,3 +95,10 @@ class Symbols:
                 "Give a number, or a text to keep it symbolic."
             )
         return index(dim)
+
+
+def expected_size(axis: int, rank: int) -> int:
+    """What heuristics should expect of a symbolic dim of an input: one item, an image, or a sequence."""
+    if axis == 0:
+        return 1
+    return 224 if rank >= 4 else 128
