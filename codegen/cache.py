@@ -8,14 +8,17 @@ one; a checksum catches the rest. The cache only saves time: a damaged entry, a 
 folder that cannot be written costs a compilation and a warning, never an error.
 
 Entry: magic, then the lengths of key and object (u64 each), SHA-256 of key and object together,
-key, object."""
+key, object.
+"""
 
 import contextlib
+import functools
 import hashlib
 import logging
 import os
 import struct
 import tempfile
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -24,6 +27,8 @@ _MAGIC = b"TWOBJ\x00\x00\x01"
 _HEADER = struct.Struct("<8sQQ32s")
 DEFAULT_CAPACITY = 1 << 30
 _KEPT_SHARE = 0.8
+_TEMPORARY = ".new-"
+_ABANDONED_SECONDS = 3600
 
 
 def default_folder() -> Path:
@@ -36,14 +41,24 @@ def default_folder() -> Path:
     return Path(platformdirs.user_cache_dir("tilewright")) / "objects"
 
 
-def _versions() -> bytes:
+@functools.cache
+def generator_identity() -> bytes:
+    """What made the code: the versions of the packages, and a digest of the compiler's own
+    sources.
+    """
     parts = []
-    for package in ("tilewright", "llvmlite"):
+    for package in ("tilewright", "llvmlite", "islpy"):
         try:
             parts.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             parts.append(f"{package} unknown")
-    return "\n".join(parts).encode()
+    digest = hashlib.sha256()
+    package_folder = Path(__file__).parent.parent
+    for folder in ("ir", "passes", "codegen"):
+        for path in sorted((package_folder / folder).rglob("*.py")):
+            digest.update(path.relative_to(package_folder).as_posix().encode())
+            digest.update(path.read_bytes())
+    return "\n".join([*parts, digest.hexdigest()]).encode()
 
 
 class CompileCache:
@@ -52,7 +67,6 @@ class CompileCache:
     def __init__(self, folder: Path | None = None, capacity: int = DEFAULT_CAPACITY) -> None:
         self.folder = folder or default_folder()
         self.capacity = capacity
-        self._versions = _versions()
         self._written = 0
         self._usable = True
 
@@ -85,8 +99,10 @@ class CompileCache:
         data = _HEADER.pack(_MAGIC, len(full), len(obj), _digest(full, obj)) + full + obj
         temporary = ""
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
             with os.fdopen(handle, "wb") as f:
                 f.write(data)
             os.replace(temporary, path)
@@ -105,30 +121,29 @@ class CompileCache:
             self.trim()
 
     def trim(self) -> None:
-        """Remove the least recently used entries if the cache is over its capacity, and stale
-        temporary files.
+        """Remove the least recently used entries if there are too many bytes of them, and temporary
+        files that a writer left behind.
         """
         entries: list[tuple[float, int, Path]] = []
         for path in self.folder.glob("*/*"):
-            try:
+            with contextlib.suppress(OSError):
                 status = path.stat()
-            except OSError:
-                continue
-            entries.append((status.st_mtime, status.st_size, path))
+                if not path.name.startswith(_TEMPORARY):
+                    entries.append((status.st_mtime, status.st_size, path))
+                elif status.st_mtime < time.time() - _ABANDONED_SECONDS:
+                    path.unlink()
         total = sum(size for _, size, _ in entries)
         if total <= self.capacity:
             return
         for _, size, path in sorted(entries):
-            try:
+            with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
-            except OSError:
-                continue
-            total -= size
+                total -= size
             if total <= self.capacity * _KEPT_SHARE:
                 return
 
     def _full(self, key: bytes) -> bytes:
-        return self._versions + b"\n" + key
+        return generator_identity() + b"\n" + key
 
     def _path(self, full: bytes) -> Path:
         name = hashlib.sha256(full).hexdigest()

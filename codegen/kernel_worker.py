@@ -11,6 +11,7 @@ import sys
 from typing import IO, Any
 
 from tilewright.codegen.llvm.kernel import emit_kernel
+from tilewright.codegen.llvm.symbols import check_symbols
 from tilewright.codegen.llvm.worker import Compiler, read_message, write_message
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import ONE
@@ -30,6 +31,7 @@ def compile_kernel(kernel: Kernel, target: Target, llvm: Compiler) -> tuple[dict
     tasks = body.var.extent if isinstance(body, For) and body.kind == "parallel" else ONE
     text = emit_kernel(scheduled.kernel, target)
     code = llvm.compile(text, target.triple, target.feature_text, 2, False)
+    check_symbols(code, kernel.name)
     facts = {
         "template": scheduled.template,
         "schedule": schedule_text(scheduled.schedule),

@@ -5,7 +5,8 @@ What :mod:`tilewright.ir.expr` promises: integers wrap, integer division truncat
 (by zero it gives 0), shifts are modulo the width, float to integer saturates and maps NaN to 0,
 minimum and maximum propagate NaN. No fast-math flag but ``contract`` on sums and products, and that
 only where the target fuses them. Nothing here becomes a library call: rounding has a path of its
-own where the processor lacks the instruction."""
+own where the processor lacks the instruction.
+"""
 
 from tilewright.codegen.llvm.builder import Builder, Value, constant, vector_type
 from tilewright.codegen.llvm.small_floats import FORMATS, narrow, round_to

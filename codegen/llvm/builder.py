@@ -5,7 +5,8 @@ A :class:`Module` collects declarations, internal functions and alias scopes; a 
 appends instructions to the blocks of one function. A :class:`Value` is operand text with its type,
 so emission is string formatting, several times faster than an object model of LLVM IR. Values are
 named, not numbered: code may be inserted into a block that is finished already
-(:meth:`Builder.at`), which is how invariant code is hoisted."""
+(:meth:`Builder.at`), which is how invariant code is hoisted.
+"""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -138,7 +139,8 @@ class Builder:
     """Appends instructions to one function.
 
     ``block`` is where the next instruction goes. Arithmetic methods work on scalars and vectors
-    alike and splat a scalar operand beside a vector."""
+    alike and splat a scalar operand beside a vector.
+    """
 
     def __init__(self, module: Module) -> None:
         self.module = module

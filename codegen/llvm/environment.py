@@ -9,7 +9,8 @@ that the parent emits later.
 
 Variables of unrolled loops are bound to constants, which are substituted before anything is
 emitted. Values that depend on memory are remembered for one statement only, by
-:attr:`Environment.statement`."""
+:attr:`Environment.statement`.
+"""
 
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager

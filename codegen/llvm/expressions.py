@@ -4,7 +4,8 @@
 An expression is evaluated bottom-up with an explicit stack, each distinct node once a statement.
 Parts that are the same in all lanes stay scalars and are splatted where they meet a vector. A guard
 is evaluated lazily: behind a branch where its condition is one truth value, under a mask where
-lanes differ."""
+lanes differ.
+"""
 
 from tilewright.codegen.llvm.arithmetic import binary, cast, compare, rounded, ssa_element, unary
 from tilewright.codegen.llvm.builder import Block, Builder, Value, constant, vector_constant

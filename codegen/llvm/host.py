@@ -4,7 +4,8 @@
 The entry gets a table of services from the runtime (``runtime/include/tw_abi.h``): it asks for the
 arena and for the memory of outputs, reports failed requirements, and launches kernels. A launch
 with little work calls its kernel directly, at the cost of some stores and one call; larger ones go
-through the runtime, which spreads their tasks over threads."""
+through the runtime, which spreads their tasks over threads.
+"""
 
 from dataclasses import dataclass
 from typing import TypeVar

@@ -3,7 +3,8 @@
 
 A sum is emitted term by term from the outermost scope inwards, so ``256*m + 16*k + 3`` in a loop
 over ``k`` costs one multiplication before the loop. Divisors are positive by the language; where a
-bound does not prove it, the divisor is raised to 1, since hoisted code must not trap."""
+bound does not prove it, the divisor is raised to 1, since hoisted code must not trap.
+"""
 
 from collections.abc import Callable
 from contextlib import nullcontext

@@ -5,7 +5,8 @@ lanes are inactive.
 A buffer's layout flattens logical indices to one offset. Its dependence on the vectorised variable
 picks the access: none, a scalar; coefficient 1, one vector; -1, one vector reversed; 2, two vectors
 shuffled; otherwise element by element. Every access carries the alias scope of its buffer, since
-kernel arguments never overlap."""
+kernel arguments never overlap.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -33,7 +34,8 @@ MAX_SHUFFLED_STRIDE = 2
 class Place:
     """Where a buffer lies. ``private`` is the lane variable of the loop that it was allocated in:
     each lane has its own copy, interleaved. ``alias`` is the metadata of its accesses; ``align``
-    that of its start."""
+    that of its start.
+    """
 
     pointer: Value
     depth: int

@@ -4,7 +4,8 @@
 A value of such a type is held as a float32 that the type can represent. Rounding after each
 operation gives the correctly rounded result, since float32 has more than twice their precision.
 Encoding and decoding are integer and float32 arithmetic without branches, for any number of lanes
-and any target; IEEE half precision uses the processor's conversions where it has them."""
+and any target; IEEE half precision uses the processor's conversions where it has them.
+"""
 
 from dataclasses import dataclass
 
@@ -25,7 +26,8 @@ from tilewright.ir.target import Target
 @dataclass(frozen=True)
 class Format:
     """``special``: ``ieee`` (infinities and NaN), ``fn`` (NaN is all ones, no infinity), ``fnuz``
-    (NaN is the code of minus zero), ``finite`` (saturates)."""
+    (NaN is the code of minus zero), ``finite`` (saturates).
+    """
 
     bits: int
     mantissa: int

@@ -32,3 +32,13 @@ def undefined_symbols(obj: bytes) -> list[str]:
                 begin = strings + name
                 names.append(obj[begin : obj.index(b"\0", begin)].decode())
     return names
+
+
+def check_symbols(obj: bytes, name: str, allowed: frozenset[str] = frozenset()) -> None:
+    """CodegenError if the object of function ``name`` needs a symbol that is not ``allowed``."""
+    missing = [s for s in undefined_symbols(obj) if s not in allowed]
+    if missing:
+        raise CodegenError(
+            f"The code of '{name}' needs the symbol '{missing[0]}', which no target provides. "
+            "This is a fault of code generation; report it with the kernel's text."
+        )

@@ -5,7 +5,8 @@ LLVM may end the process that it runs in, on code that it cannot select or on ma
 the compiler never calls it in its own process: it runs this file by path and exchanges messages
 with it on pipes. A message is a JSON header and a payload, each preceded by its length. Only
 llvmlite and the standard library are imported, to start fast; the folder of llvmlite is the first
-argument, since an isolated interpreter sees no user paths."""
+argument, since an isolated interpreter sees no user paths.
+"""
 
 import json
 import resource

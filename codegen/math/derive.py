@@ -3,7 +3,8 @@
 ``coefficients.py``.
 
 Each entry of ``FITS`` names a function, the weight of its error and the interval. The weight makes
-the error relative to the result of the library's function, not to the polynomial."""
+the error relative to the result of the library's function, not to the polynomial.
+"""
 
 import sys
 

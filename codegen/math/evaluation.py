@@ -15,7 +15,8 @@ class Format:
     """What algorithms need to know of float32 or double: field widths and split constants.
 
     ``shifter`` is 1.5 * 2^mantissa: adding it leaves the nearest integer in the low bits.
-    ``ln2_high`` has so few bits that its product with an exponent is exact."""
+    ``ln2_high`` has so few bits that its product with an exponent is exact.
+    """
 
     element: str
     integer: str

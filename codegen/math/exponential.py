@@ -3,7 +3,8 @@
 
 ``x = n*ln2 + r`` with ``|r| <= ln2/2`` (Cody and Waite); ``exp(r) = 1 + r + r^2 P(r)``; the scale
 ``2^n`` is applied in two factors, so that results overflow to infinity and round into the
-subnormals on their own."""
+subnormals on their own.
+"""
 
 from tilewright.codegen.llvm.builder import Builder, Value
 from tilewright.codegen.math.evaluation import (

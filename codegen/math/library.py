@@ -4,7 +4,8 @@
 Every function is one description for any number of lanes, emitted in place. Errors are at most 2
 ULP for float32 and 4 for double over the whole range, subnormal results included; NaN, infinities
 and signed zeros are as in C. Inverse hyperbolic functions of float32 are computed in double
-precision."""
+precision.
+"""
 
 from collections.abc import Callable, Sequence
 

@@ -3,7 +3,8 @@
 
 ``x = 2^k * (1 + f)`` with ``1 + f`` around 1. float32 uses a polynomial in ``f``; double uses ``s =
 f/(2 + f)`` and ``log(1 + f) = f - s*(f - R(s^2))``, whose series is shorter (as in FreeBSD's msun).
-For ``log1p`` the argument enters ``f`` directly, so no digits are lost near 0."""
+For ``log1p`` the argument enters ``f`` directly, so no digits are lost near 0.
+"""
 
 from tilewright.codegen.llvm.builder import Builder, Value
 from tilewright.codegen.math.evaluation import (

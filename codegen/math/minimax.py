@@ -2,7 +2,8 @@
 """Minimax polynomials by Remez' exchange.
 
 On a dense grid in extended precision (80 bits on x86-64), in the Chebyshev basis; the conversion to
-powers is exact, in fractions. See Muller, Elementary Functions, chapter 3."""
+powers is exact, in fractions. See Muller, Elementary Functions, chapter 3.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

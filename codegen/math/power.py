@@ -3,7 +3,8 @@
 
 For float32 double precision is enough. For double the logarithm and the product are pairs of
 doubles. Special values and signs follow C: ``pow(1, y)`` and ``pow(x, 0)`` are 1 even for NaN, a
-negative base needs an integer exponent."""
+negative base needs an integer exponent.
+"""
 
 from tilewright.codegen.llvm.builder import Builder, Value
 from tilewright.codegen.math.evaluation import (

@@ -3,7 +3,8 @@
 
 Where the quotient is below 2^29 a float32 remainder is exact in double precision: ``x -
 trunc(x/y)*y`` with a correction by one ``y``. All else goes lane by lane through long division of
-the significands in integers, at most 40 bits of the quotient a step (float32) or 11 (double)."""
+the significands in integers, at most 40 bits of the quotient a step (float32) or 11 (double).
+"""
 
 from tilewright.codegen.llvm.builder import Block, Builder, Module, Value, constant
 

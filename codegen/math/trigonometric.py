@@ -4,7 +4,8 @@
 The argument is reduced to ``r = x - n*pi/2``, ``|r| <= pi/4``. Small ones by Cody and Waite's
 method in double precision, pi/2 in three parts whose products with ``n`` are exact; float32 lanes
 are widened for it. Large ones, hardly ever seen, go lane by lane through a function after Payne and
-Hanek: the product of the significand with the bits of 2/pi that matter, in integers."""
+Hanek: the product of the significand with the bits of 2/pi that matter, in integers.
+"""
 
 from fractions import Fraction
 
@@ -184,7 +185,8 @@ def _payne_hanek(b: Builder, x: Value, table: Value) -> tuple[Value, Value]:
 
     With ``x = M * 2^e`` for a 53-bit integer M, bits of 2/pi that give multiples of 4 are left out:
     the window starts at bit ``e - 1`` (counted from 1) and takes 192 bits. ``M * window`` modulo
-    2^192 is ``x * 2/pi`` modulo 4 in units of 2^-190."""
+    2^192 is ``x * 2/pi`` modulo 4 in units of 2^-190.
+    """
     i64 = "i64"
     bits = bits_of(b, x)
     exponent_bits = b.op("and", b.op("lshr", bits, constant(52, i64)), constant(2047, i64))

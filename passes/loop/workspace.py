@@ -4,7 +4,8 @@
 Buffers live from the brace that opens their ``alloc`` to the one that closes it, so a stack
 suffices: a buffer starts where the buffers around it end, aligned to 64 bytes, and neighbours share
 memory. Sizes may be symbolic; where one depends on a loop variable, its greatest value counts. A
-buffer allocated inside a vectorised loop exists once a lane."""
+buffer allocated inside a vectorised loop exists once a lane.
+"""
 
 from dataclasses import dataclass
 
@@ -20,7 +21,8 @@ ALIGNMENT = 64
 @dataclass(frozen=True)
 class WorkspacePlan:
     """``offsets``: where each buffer starts, in bytes; ``total``: the bytes of one task;
-    ``overlapping``: pairs of buffer names that may share memory."""
+    ``overlapping``: pairs of buffer names that may share memory.
+    """
 
     offsets: dict[Buffer, Expr]
     total: Expr
