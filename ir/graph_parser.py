@@ -162,7 +162,8 @@ class GraphParser(ExprParser):
     def _attribute(self, dims: bool, result: TensorType | None) -> Any:
         """One attribute; with ``dims``, numbers in it are index expressions."""
         token = self.token
-        if self.accept("("):
+        if token.text == "(" and self._is_tuple():
+            self.next()
             return self._tuple(dims, result)
         if token.kind == "string":
             return self.string()
@@ -186,6 +187,17 @@ class GraphParser(ExprParser):
         if number.kind != "int" and not is_float:
             self.fail(f"'{number.text}' is no attribute of this op's type.", token)
         return float(sign + number.text) if is_float else int(sign + number.text)
+
+    def _is_tuple(self) -> bool:
+        """True if the parenthesis here holds a comma or nothing, and so is no expression's."""
+        depth = 0
+        for token in self.tokens[self.at :]:
+            depth += {"(": 1, ")": -1}.get(token.text, 0) if token.kind == "symbol" else 0
+            if depth == 0:
+                break
+            if depth == 1 and token.text == "," and token.kind == "symbol":
+                return True
+        return self.ahead().text == ")"
 
     def _tuple(self, dims: bool, result: TensorType | None) -> tuple[Any, ...]:
         return tuple(self.separated(lambda: self._attribute(dims, result), ")"))

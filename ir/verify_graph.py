@@ -103,8 +103,8 @@ class _GraphVerifier:
                 self.fail("G3", f"Input '{value.name}' is also the result of a node.")
             self._define(value, defined, None)
         for node in self.graph.nodes:
-            self._structure(node, defined)
             self._attributes(node)
+            self._structure(node, defined)
             self._types(node)
         for position, value in enumerate(self.graph.outputs):
             if value not in defined:
@@ -191,9 +191,10 @@ class _GraphVerifier:
         for name, value in node.op.attributes().items():
             try:
                 attribute_text(value)
-            except TypeError:
-                kind = type(value).__name__
-                self.fail("G12", f"Attribute '{name}' holds a value of type {kind}.", node)
+            except TypeError as error:
+                # Without the lines around it, which would not print either.
+                origin = f" The node stands for '{node.origin}'." if node.origin else ""
+                raise VerifyError(f"[G12] '{name}' of '{node.op.name}': {error}{origin}") from None
             self._attribute_symbols(value, node)
 
     def _attribute_symbols(self, value: Any, node: Node) -> None:

@@ -150,21 +150,31 @@ def call(function: str, args: tuple[Any, ...], dtype: DType) -> Any:
 
 
 def _fma(x: Any, y: Any, z: Any, dtype: DType) -> Any:
-    if dtype is not F64:
-        # The product of two narrower floats is exact in float64.
-        wide = np.asarray(x).astype(np.float64) * np.asarray(y).astype(np.float64)
-        return (wide + np.asarray(z).astype(np.float64)).astype(dtype.numpy)
-    return np.asarray(np.frompyfunc(_fma_scalar, 3, 1)(x, y, z), dtype=np.float64)
+    if dtype is F64:
+        return np.asarray(np.frompyfunc(_fma_scalar, 3, 1)(x, y, z), dtype=np.float64)
+    # The product of two narrower floats is exact in float64. The sum is rounded to odd, so that the
+    # second rounding is right (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums
+    # using rounding to odd", 2008).
+    a, b, c = (np.asarray(v).astype(np.float64) for v in (x, y, z))
+    product = a * b
+    total = np.asarray(product + c)
+    part = total - product
+    error = (product - (total - part)) + (c - part)
+    is_even = total.view(np.int64) & 1 == 0
+    moved = np.nextafter(total, np.copysign(np.inf, error))
+    inexact = np.isfinite(error) & (error != 0)
+    return np.where(inexact & is_even, moved, total).astype(dtype.numpy)
 
 
 def _fma_scalar(x: float, y: float, z: float) -> float:
-    product = float(x) * float(y) + float(z)
-    if not math.isfinite(product) or product == 0:
-        return product
+    plain = float(x) * float(y) + float(z)
+    if not all(math.isfinite(v) for v in (x, y, z)):
+        return plain
+    exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
     try:
-        return float(Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z)))
+        return float(exact) if exact else plain
     except OverflowError:
-        return product
+        return math.copysign(math.inf, exact)
 
 
 def cast(x: Any, source: DType, dtype: DType) -> Any:
