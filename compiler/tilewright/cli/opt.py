@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   tilewright opt x.ir -p canonicalize
-  tilewright opt x.ir -p 'fold-constants{cap=4096},eliminate-dead-code' --constants x.npz
-  tilewright opt model.onnx -p '' -o model.ir --save-constants model.npz
+  tilewright opt x.ir -p 'fold-constants{cap=64},fuse' --constants x.npz
+  tilewright opt m.onnx -p '' -o m.ir --save-constants m.npz
   tilewright opt --list
 """
 
@@ -121,12 +121,16 @@ def run_passes_on_text(
 
 def _read(source: Path, constants: Path | None) -> "Module":
     """The module of a text, with the constants of its side file; or of a model file."""
+    from tilewright.errors import ParseError
     from tilewright.ir.constant_file import load_constants
     from tilewright.ir.graph import ConstantStore
     from tilewright.ir.graph_parser import parse_module
 
     if source.suffix == ".ir" or str(source) == "-":
-        text = sys.stdin.read() if str(source) == "-" else source.read_text(encoding="utf-8")
+        try:
+            text = sys.stdin.read() if str(source) == "-" else source.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ParseError(f"'{source}' is no text in UTF-8: {error.reason}.") from error
         store = ConstantStore() if constants is None else load_constants(constants)
         return parse_module(text, store)
     from tilewright.frontends import import_model

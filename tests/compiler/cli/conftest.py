@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calling the command inside the test's process."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from typer.testing import CliRunner, Result
+
+from tilewright.cli.main import app
+from tilewright.cli.terminal import settings
+
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
+    """Runs a command line in an empty folder; checks its exit status."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("FORCE_COLOR", "NO_COLOR", "TILEWRIGHT_LOG"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments: object, status: int = 0) -> Result:
+        result = CliRunner().invoke(app, [str(a) for a in arguments], prog_name="tilewright")
+        assert result.exit_code == status, (result.stdout, result.stderr, result.exception)
+        if status:
+            assert result.stdout == ""
+        return result
+
+    yield run
+    settings.debug = False
+
+
+@pytest.fixture
+def ask(call: Call) -> Callable[..., Any]:
+    """Runs a command line with --json; the decoded result."""
+    return lambda *arguments: json.loads(call(*arguments, "--json").stdout)
+
+
+@pytest.fixture
+def pair_onnx(pair: onnx.ModelProto, tmp_path: Path) -> Path:
+    path = tmp_path / "pair.onnx"
+    onnx.save(pair, path)
+    return path
+
+
+@pytest.fixture
+def arrays(tmp_path: Path) -> dict[str, np.ndarray]:
+    """Inputs for the model with two of them, also in the files a.npy, b.npy and both.npz."""
+    rng = np.random.default_rng(0)
+    found = {name: rng.standard_normal((3, 4)).astype(np.float32) for name in ("a", "b/0")}
+    np.save(tmp_path / "a.npy", found["a"])
+    np.save(tmp_path / "b.npy", found["b/0"])
+    np.savez(tmp_path / "both.npz", **found)
+    return found

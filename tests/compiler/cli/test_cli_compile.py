@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tilewright compile``."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import tilewright
+from tilewright.cli.arguments import Numerics
+from tilewright.passes.manager import NUMERICS
+
+
+def test_writes_an_artifact(call: Any, pair_onnx: Path, tmp_path: Path) -> None:
+    result = call("compile", pair_onnx)
+    assert result.stdout.startswith("Wrote 'pair.tw': ")
+    assert "input   b/0: float32[n, 4]" in result.stdout
+    assert result.stderr == ""
+    a = np.ones((2, 4), np.float32)
+    found = tilewright.load(tmp_path / "pair.tw").run({"a": a, "b/0": a})
+    np.testing.assert_array_equal(found["total"], a + a)
+
+
+def test_output_and_quiet(call: Any, pair_onnx: Path, tmp_path: Path) -> None:
+    result = call("compile", pair_onnx, "-o", "there.tw", "--quiet")
+    assert result.stdout == result.stderr == "" and (tmp_path / "there.tw").exists()
+
+
+def test_json(ask: Callable[..., Any], pair_onnx: Path, tmp_path: Path) -> None:
+    facts = ask("compile", pair_onnx, "-o", "x.tw", "--target", "x86-64-v3,cores=3")
+    assert facts["output"] == "x.tw" and facts["bytes"] == (tmp_path / "x.tw").stat().st_size
+    assert facts["target"]["cores"] == 3 and "avx2" in facts["target"]["features"]
+    assert facts["inputs"][1] == {"name": "b/0", "dtype": "float32", "shape": ["n", 4]}
+    assert {phase["name"] for phase in facts["phases"]} >= {"import", "graph passes", "link"}
+    assert sum(kernel["launches"] for kernel in facts["kernels"]) >= 1
+    assert facts["passes"][0].keys() == {"name", "seconds", "changed", "nodes"}
+
+
+def test_time_passes(call: Any, pair_onnx: Path) -> None:
+    lines = call("compile", pair_onnx, "--time-passes").stdout.splitlines()
+    heads = [line.split()[0] for line in lines if line]
+    assert {"phase", "pass", "kernel", "canonicalize", "import"} <= set(heads)
+
+
+def test_dump_ir(call: Any, pair_onnx: Path, tmp_path: Path) -> None:
+    call("compile", pair_onnx, "--dump-ir", "ir", "--verify")
+    names = sorted(path.name for path in (tmp_path / "ir").iterdir())
+    assert "host.ir" in names and any(name.startswith("kernel-001-") for name in names)
+    assert any(name.endswith("-fuse.ir") for name in names)
+
+
+def test_shapes(ask: Callable[..., Any], pair_onnx: Path) -> None:
+    facts = ask("compile", pair_onnx, "--shape", "a=2,4", "--shape", "b/0=2,4")
+    assert [port["shape"] for port in facts["inputs"]] == [[2, 4], [2, 4]]
+    facts = ask("compile", pair_onnx, "--shape", "a=rows,4", "--shape", "b/0=rows,4")
+    assert facts["outputs"][0]["shape"] == ["rows", 4]
+
+
+def test_numerics_and_disabled_passes(call: Any, pair_onnx: Path, tmp_path: Path) -> None:
+    call("compile", pair_onnx, "--numerics", "strict", "--disable", "fold-batch-norm")
+    assert tilewright.load(tmp_path / "pair.tw").manifest["numerics"] == "strict"
+    assert tuple(sorted(Numerics)) == tuple(sorted(NUMERICS))
+
+
+def test_cache_folder(ask: Callable[..., Any], pair_onnx: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    for cached in (False, True):
+        facts = ask("compile", pair_onnx, "--cache-dir", folder)
+        assert {kernel["cached"] for kernel in facts["kernels"]} == {cached}
+    entries = sorted(path for path in folder.rglob("*") if path.is_file())
+    entries[0].write_bytes(b"damaged")
+    entries[1].write_bytes(entries[1].read_bytes()[:-1])
+    facts = ask("compile", pair_onnx, "--cache-dir", folder)
+    assert not all(kernel["cached"] for kernel in facts["kernels"])
+    facts = ask("compile", pair_onnx, "--no-cache", "--cache-dir", folder)
+    assert {kernel["cached"] for kernel in facts["kernels"]} == {False}
+
+
+def test_cache_that_cannot_be_written(call: Any, pair_onnx: Path, tmp_path: Path) -> None:
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    result = call("compile", pair_onnx, "--cache-dir", blocker / "cache")
+    assert result.stdout.startswith("Wrote ")
+    assert result.stderr.startswith("Warning: ") and "cache" in result.stderr
+
+
+def test_generic_target_warns(call: Any, pair_onnx: Path) -> None:
+    result = call("compile", pair_onnx, "--target", "x86-64")
+    assert result.stderr.startswith("Warning: Target 'x86-64' is generic")
+    assert call("compile", pair_onnx, "--target", "x86-64-v3").stderr == ""
+    assert call("--log", "error", "compile", pair_onnx, "--target", "x86-64").stderr == ""
+
+
+BAD = {
+    "target": (["--target", "z80"], 1, "Target 'z80' is not understood"),
+    "pass": (["--disable", "fuze"], 1, "Did you mean 'fuse'?"),
+    "shape of no input": (["--shape", "c=1"], 1, "Shapes are given for 'c'"),
+    "shape of another rank": (["--shape", "a=1"], 1, "rank"),
+    "shape without dims": (["--shape", "a"], 2, "Shape 'a' is not understood"),
+    "negative dim": (["--shape", "a=-1,4"], 2, "Shape 'a=-1,4' is not understood"),
+    "shape twice": (["--shape", "a=1,4", "--shape", "a=1,4"], 2, "given twice"),
+    "numerics": (["--numerics", "fast"], 2, "fast"),
+    "missing folder": (["-o", "missing/x.tw"], 1, "Folder 'missing' does not exist."),
+    "folder": (["-o", "."], 1, "'.' is a folder."),
+    "unwritable": (["-o", "/proc/x.tw"], 1, "'/proc"),
+    "option": (["--fast"], 2, "No such option"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_usage(call: Any, pair_onnx: Path, tmp_path: Path, case: str) -> None:
+    options, status, message = BAD[case]
+    result = call("compile", pair_onnx, *options, status=status)
+    assert message in result.stderr and "Traceback" not in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["pair.onnx"]
+
+
+def test_read_only_folder(call: Any, pair_onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: str(path) != ".")  # as for no root
+    result = call("compile", pair_onnx, status=1)
+    assert "Folder '.' cannot be written to." in result.stderr
+
+
+def test_bad_models(call: Any, tmp_path: Path, unsupported: onnx.ModelProto) -> None:
+    onnx.save(unsupported, tmp_path / "unsupported.onnx")
+    (tmp_path / "random.onnx").write_bytes(bytes(range(256)))
+    (tmp_path / "empty.onnx").write_bytes(b"")
+    (tmp_path / "notes.txt").write_text("hello")
+    (tmp_path / "folder.onnx").mkdir()
+    cases = {
+        "unsupported.onnx": "Zap (com.example 1): 1 node; Zip (com.example 1): 1 node",
+        "random.onnx": "is not an ONNX model or is damaged",
+        "empty.onnx": "is not a complete ONNX model",
+        "missing.onnx": "cannot be read: No such file",
+        "notes.txt": "'notes.txt' is not a model in a known format",
+        "folder.onnx": "cannot be read",
+    }
+    for name, message in cases.items():
+        result = call("compile", name, "-o", "out.tw", status=1)
+        assert message in result.stderr, name
+        assert result.stderr.startswith("Error: ") and len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / "out.tw").exists()
+
+
+def test_names_cannot_write_to_the_terminal(call: Any, tmp_path: Path) -> None:
+    name = "x\x1b[31m\x07"
+    info = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2]) for n in (name, "y")]
+    node = onnx.helper.make_node("Neg", [name], ["y"])
+    graph = onnx.helper.make_graph([node], "escape", info[:1], info[1:])
+    opsets = [onnx.helper.make_opsetid("", 18)]
+    onnx.save(
+        onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "e.onnx"
+    )
+    for arguments in (["compile", "e.onnx"], ["inspect", "e.onnx"], ["inspect", "e.tw"]):
+        text = call(*arguments).stdout
+        assert "\x1b" not in text and "\x07" not in text and "x\\x1b[31m" in text

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tilewright inspect``."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import TensorProto, helper
+
+from tilewright import runtime
+
+DIGITS = Path(runtime.__file__).parent.parent / "data" / "digits.onnx"
+
+
+def test_artifact(call: Any, ask: Callable[..., Any], digits_file: Path) -> None:
+    text = call("inspect", digits_file).stdout
+    for line in ("runs here yes", "input     image: float32[batch, 1, 8, 8]", "numerics  default"):
+        assert line in text
+    facts = ask("inspect", digits_file)
+    assert facts["kind"] == "artifact" and facts["runs_here"] and facts["refusal"] is None
+    assert facts["bytes"]["file"] == digits_file.stat().st_size
+    assert 4 * 40_000 < facts["bytes"]["constants"] < facts["bytes"]["file"]
+    manifest = runtime.read_manifest(digits_file)
+    assert sum(k["launches"] for k in facts["kernels"]) == len(manifest["kernels"])
+    assert [s["name"] for s in facts["symbols"]] == ["batch"]
+
+
+def test_artifact_for_another_processor(call: Any, foreign_file: Path) -> None:
+    text = call("inspect", foreign_file).stdout
+    assert "target    aarch64" in text and "runs here no: The artifact is for 'aarch64'" in text
+
+
+def test_damaged_artifact(call: Any, digits_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "half.tw").write_bytes(digits_file.read_bytes()[:100_000])
+    assert "it is incomplete" in call("inspect", "half.tw", status=1).stderr
+    assert "cannot be read" in call("inspect", "missing.tw", status=1).stderr
+
+
+def test_model(call: Any, ask: Callable[..., Any]) -> None:
+    text = call("inspect", DIGITS).stdout
+    assert "supported yes" in text and "weights   42,970 elements" in text
+    facts = ask("inspect", DIGITS)
+    assert facts["operators"]["Conv"] == 5 and facts["opsets"] == {"ai.onnx": 18}
+    assert facts["inputs"] == [{"name": "image", "dtype": "float32", "shape": ["batch", 1, 8, 8]}]
+    assert facts["symbols"] == ["batch"] and facts["unsupported"] == {}
+
+
+def test_unsupported_model(
+    call: Any, ask: Callable[..., Any], unsupported: onnx.ModelProto, tmp_path: Path
+) -> None:
+    onnx.save(unsupported, tmp_path / "u.onnx")
+    facts = ask("inspect", "u.onnx")
+    assert len(facts["unsupported"]) == 2 and facts["operators"]["com.example.Zap"] == 1
+    assert "supported no: Zap (com.example 1): 1" in call("inspect", "u.onnx").stdout
+
+
+def test_model_that_contradicts_itself(ask: Callable[..., Any], call: Any, tmp_path: Path) -> None:
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in "xy"]
+    node = helper.make_node("Add", ["x", "nowhere"], ["y"])
+    graph = helper.make_graph([node], "broken", infos[:1], infos[1:])
+    opsets = [helper.make_opsetid("", 18)]
+    onnx.save(
+        helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "broken.onnx"
+    )
+    assert "'nowhere'" in ask("inspect", "broken.onnx")["refusal"]
+    assert "supported no: " in call("inspect", "broken.onnx").stdout
+
+
+def test_operators_of_sub_graphs_and_functions_count(
+    ask: Callable[..., Any], tmp_path: Path
+) -> None:
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in ("x", "y", "b")]
+    infos[2] = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    branches = {
+        word: helper.make_graph(
+            [helper.make_node(op, ["x"], ["b"])],
+            word,
+            [],
+            [helper.make_tensor_value_info("b", TensorProto.FLOAT, [2])],
+        )
+        for word, op in (("then_branch", "Neg"), ("else_branch", "Abs"))
+    }
+    nodes = [
+        helper.make_node("If", ["c"], ["h"], **branches),
+        helper.make_node("Twice", ["h"], ["y"], domain="own"),
+    ]
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    function = helper.make_function(
+        "own", "Twice", ["p"], ["q"], [helper.make_node("Add", ["p", "p"], ["q"])], opsets[:1]
+    )
+    graph = helper.make_graph(nodes, "nested", [infos[0], infos[2]], [infos[1]])
+    model = helper.make_model(graph, functions=[function], opset_imports=opsets, ir_version=10)
+    onnx.save(model, tmp_path / "nested.onnx")
+    operators = ask("inspect", "nested.onnx")["operators"]
+    assert operators == {"Add": 1, "If": 1, "own.Twice": 1, "Neg": 1, "Abs": 1}

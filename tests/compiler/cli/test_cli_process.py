@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command as a process: speed of help, signals, pipes, terminals."""
+
+import os
+import pty
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import tilewright
+
+SOURCES = Path(tilewright.__file__).parent.parent
+COMMAND = [sys.executable, "-m", "tilewright"]
+MOST_SECONDS = 0.3
+
+
+@pytest.fixture
+def environment(cache: Path) -> dict[str, str]:
+    """Nothing of the caller's but what is needed, so that coverage does not slow processes down."""
+    return {"PYTHONPATH": str(SOURCES), "TILEWRIGHT_CACHE_DIR": str(cache), "HOME": "/nonexistent"}
+
+
+def processor_seconds(command: list[str], environment: dict[str, str]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, capture_output=True, env=environment)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_help_is_quick(environment: dict[str, str]) -> None:
+    """Processor time, since other programs may be running: the best of five."""
+    command = [*COMMAND, "--help"]
+    assert min(processor_seconds(command, environment) for _ in range(5)) < MOST_SECONDS
+
+
+def test_help_imports_nothing_heavy(environment: dict[str, str]) -> None:
+    code = """
+import sys
+from tilewright.cli.main import app
+try:
+    app(["compile", "--help"])
+except SystemExit as end:
+    assert not end.code
+heavy = {"numpy", "onnx", "llvmlite", "islpy", "rich", "networkx"}
+print("loaded:", sorted(heavy & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "loaded: []"
+
+
+def test_python_m_is_the_command(environment: dict[str, str]) -> None:
+    done = subprocess.run([*COMMAND, "--version"], env=environment, capture_output=True, text=True)
+    assert done.stdout.startswith(f"tilewright {tilewright.__version__}\nLLVM ")
+    done = subprocess.run([*COMMAND, "nothing"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 2 and "Usage: tilewright" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "words"),
+    [(signal.SIGINT, 130, "Interrupted."), (signal.SIGTERM, 143, "")],
+)
+def test_signals_leave_no_output(
+    environment: dict[str, str], tmp_path: Path, number: int, status: int, words: str
+) -> None:
+    """A compilation that is told to stop ends soon, and its artifact is not there."""
+    source = SOURCES / "tilewright" / "data" / "digits.onnx"
+    # The folder of dumped IR appears when the graph passes run: then the signal is sent.
+    dump = tmp_path / "ir"
+    command = [*COMMAND, "compile", str(source), "--no-cache", "--dump-ir", str(dump)]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not dump.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == status, told
+    assert words in told and "Traceback" not in told
+    assert not list(tmp_path.glob("*.tw")) and not list(tmp_path.glob(".*.tw*"))
+
+
+def test_a_closed_pipe_is_no_error(environment: dict[str, str], digits_file: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*COMMAND, "inspect", str(digits_file)],
+        env=environment,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(writing)
+    assert "Traceback" not in done.stderr and "Exception" not in done.stderr
+
+
+@pytest.mark.usefixtures("digits")  # so that kernels come from the cache
+def test_progress_on_a_terminal(environment: dict[str, str], tmp_path: Path) -> None:
+    """A bar on standard error if that is a terminal; the result on standard output stays plain."""
+    source = SOURCES / "tilewright" / "data" / "digits.onnx"
+    for term, is_bar in (("xterm", True), ("dumb", False)):
+        parent, child = pty.openpty()
+        done = subprocess.Popen(
+            [*COMMAND, "compile", str(source)],
+            cwd=tmp_path,
+            env=environment | {"TERM": term},
+            stdout=subprocess.PIPE,
+            stderr=child,
+        )
+        os.close(child)
+        shown = b""
+        while True:
+            try:
+                part = os.read(parent, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not part:
+                break
+            shown += part
+        out, _ = done.communicate()
+        os.close(parent)
+        assert done.returncode == 0 and out.startswith(b"Wrote 'digits.tw'") and b"\x1b" not in out
+        assert (b"\x1b[" in shown) == is_bar
+        assert not is_bar or b"reading the model" in shown

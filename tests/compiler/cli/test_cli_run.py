@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tilewright run``."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import tilewright
+from tilewright.cli.random_inputs import random_inputs
+from tilewright.cli.run import file_names
+
+Arrays = dict[str, np.ndarray]
+
+
+@pytest.mark.parametrize("given", [["a=a.npy", "b/0=b.npy"], ["both.npz"]])
+def test_inputs_and_outputs(
+    call: Any, pair_file: Path, arrays: Arrays, tmp_path: Path, given: list[str]
+) -> None:
+    options = [item for text in given for item in ("--input", text)]
+    result = call("run", pair_file, *options, "--output", "out")
+    assert "total: float32[3, 4]" in result.stdout and "written to 'out/part.npy'" in result.stdout
+    total = np.load(tmp_path / "out" / "total.npy")
+    np.testing.assert_array_equal(total, arrays["a"] + arrays["b/0"])
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["part.npy", "total.npy"]
+
+
+def test_a_model_is_compiled_first(
+    ask: Callable[..., Any], pair_onnx: Path, arrays: Arrays
+) -> None:
+    shapes = ["--shape", "a=3,4", "--shape", "b/0=3,4"]
+    facts = ask("run", pair_onnx, "-i", "both.npz", *shapes, "--numerics", "strict")
+    values = np.float32(facts["outputs"]["part"]["values"]).reshape(3, 4)
+    np.testing.assert_array_equal(values, arrays["a"] * 2)
+
+
+def test_random_inputs_follow_the_seed(ask: Callable[..., Any], pair_file: Path) -> None:
+    one, same, other = (
+        ask("run", pair_file, "--random", "--size", "n=5", "--seed", seed) for seed in (1, 1, 2)
+    )
+    assert one["outputs"]["total"]["shape"] == [5, 4]
+    assert one == same != other
+
+
+def test_given_inputs_decide_the_size_of_random_ones(
+    ask: Callable[..., Any], pair_file: Path, arrays: Arrays
+) -> None:
+    facts = ask("run", pair_file, "-i", "a=a.npy", "--random")
+    assert facts["outputs"]["total"]["shape"] == [3, 4]
+    np.testing.assert_array_equal(
+        facts["outputs"]["part"]["values"], (arrays["a"] * 2).reshape(-1).astype(float)
+    )
+
+
+def test_repeat_and_profile(
+    call: Any, ask: Callable[..., Any], digits_file: Path, images: np.ndarray, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "images.npy", images)
+    arguments = ["run", digits_file, "-i", "image=images.npy", "--repeat", 5, "--profile"]
+    text = call(*arguments, "--threads", 1).stdout
+    assert "5 runs: median " in text and "layer0.conv" in text
+    facts = ask(*arguments)
+    times = facts["times"]
+    assert times["runs"] == 5 and times["min_ms"] <= times["median_ms"] <= times["max_ms"]
+    assert len(facts["kernels"]) == len(tilewright.load(digits_file).manifest["kernels"])
+
+
+def test_values_that_json_lacks(
+    ask: Callable[..., Any], call: Any, pair_file: Path, tmp_path: Path
+) -> None:
+    a = np.zeros((1, 4), np.float32)
+    a[0, :3] = np.nan, np.inf, -np.inf
+    np.save(tmp_path / "a.npy", a)
+    facts = ask("run", pair_file, "-i", "a=a.npy", "-i", "b/0=a.npy")
+    assert facts["outputs"]["part"]["values"] == ["nan", "inf", "-inf", 0.0]
+    assert "[[nan, inf, -inf, 0.0]]" in call("run", pair_file, "-i", "a=a.npy", "--random").stdout
+
+
+def test_zero_size_is_refused_with_the_bound(call: Any, pair_file: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((0, 4), np.float32))
+    result = call("run", pair_file, "-i", "a=a.npy", "-i", "b/0=a.npy", status=1)
+    assert "Dim 0 of input 'a' is 0, but 'n' must be at least 1." in result.stderr
+
+
+def test_random_inputs_of_every_kind() -> None:
+    kinds = ["BOOL", "INT8", "UINT8", "INT32", "INT64", "FLOAT16", "FLOAT", "DOUBLE"]
+    numbers = [getattr(onnx.TensorProto, kind) for kind in kinds]
+    infos = [
+        [onnx.helper.make_tensor_value_info(f"{x}{n}", n, ["n", 50]) for n in numbers] for x in "xy"
+    ]
+    nodes = [onnx.helper.make_node("Identity", [f"x{n}"], [f"y{n}"]) for n in numbers]
+    graph = onnx.helper.make_graph(nodes, "kinds", *infos)
+    opsets = [onnx.helper.make_opsetid("", 18)]
+    model = tilewright.compile(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10))
+    found = random_inputs(model, {}, {"n": 3}, 0)
+    assert [array.shape for array in found.values()] == [(3, 50)] * len(kinds)
+    for array in found.values():
+        assert len(np.unique(array)) > 1
+        if array.dtype.kind in "iu":
+            assert array.min() == 0 and array.max() == 9
+    for name, array in model.run(found).items():
+        np.testing.assert_array_equal(array, found[name.replace("y", "x")])
+
+
+BAD = {
+    "no input": ([], 2, "There is no array for 'a', 'b/0'."),
+    "some input": (["-i", "a=a.npy"], 2, "There is no array for 'b/0'."),
+    "name": (["-i", "c=a.npy"], 1, "'c' is no input: the model's inputs are 'a', 'b/0'."),
+    "rank": (["-i", "both.npz", "-i", "b/0=rank.npy"], 2, "Input 'b/0' is given twice."),
+    "wrong rank": (["-i", "a=rank.npy", "--random"], 1, "Input 'a' has rank 1"),
+    "wrong extent": (["-i", "a=extent.npy", "--random"], 1, "'a'"),
+    "dtype": (["-i", "a=double.npy", "--random"], 1, "Input 'a' is float64"),
+    "pickle": (["-i", "a=pickle.npy", "--random"], 1, "is no .npy file of plain arrays"),
+    "truncated": (["-i", "a=truncated.npy", "--random"], 1, "is no .npy file of plain arrays"),
+    "npz as npy": (["-i", "a=both.npz", "--random"], 1, "is no .npy file of plain arrays"),
+    "no npz": (["-i", "text.npz"], 1, "is no .npz file of plain arrays"),
+    "missing": (["-i", "a=missing.npy"], 1, "'missing.npy' cannot be read: No such file"),
+    "form": (["-i", "a.npy"], 2, "Input 'a.npy' is not understood."),
+    "size": (["--random", "--size", "n"], 2, "Size 'n' is not understood."),
+    "symbol": (["--random", "--size", "m=1"], 1, "'m' is no symbolic dim: the model's are 'n'."),
+    "threads": (["--random", "--threads", "0"], 2, "--threads"),
+    "shape": (["--random", "--shape", "a=1,4"], 2, "An artifact's shapes are fixed"),
+    "output": (["--random", "--output", "a.npy"], 1, "'a.npy' is no folder."),
+    "unwritable": (["--random", "--output", "/proc/x/y"], 1, "'/proc"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_usage(call: Any, pair_file: Path, arrays: Arrays, tmp_path: Path, case: str) -> None:
+    np.save(tmp_path / "rank.npy", np.zeros(4, np.float32))
+    np.save(tmp_path / "extent.npy", np.zeros((2, 5), np.float32))
+    np.save(tmp_path / "double.npy", np.zeros((2, 4)))
+    np.save(tmp_path / "pickle.npy", np.array([{}], object))
+    (tmp_path / "truncated.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:-1])
+    (tmp_path / "text.npz").write_text("hello")
+    options, status, message = BAD[case]
+    result = call("run", pair_file, *options, status=status)
+    assert message in result.stderr and "Traceback" not in result.stderr
+
+
+def test_bad_artifacts(call: Any, pair_file: Path, foreign_file: Path, tmp_path: Path) -> None:
+    whole = pair_file.read_bytes()
+    for name, content in {
+        "empty": b"",
+        "random": bytes(range(256)) * 8,
+        "truncated": whole[:-10],
+        "flipped": whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:],
+    }.items():
+        (tmp_path / f"{name}.tw").write_bytes(content)
+    cases = {
+        "empty.tw": "This is not a Tilewright artifact.",
+        "random.tw": "This is not a Tilewright artifact.",
+        "truncated.tw": "it is incomplete.",
+        "flipped.tw": "is damaged",
+        "missing.tw": "there is no such file.",
+        str(foreign_file): "is for 'aarch64', but this machine is",
+    }
+    for name, message in cases.items():
+        result = call("run", name, "--random", status=1)
+        assert message in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+def test_output_names_stay_in_the_folder() -> None:
+    names = ["y", "../../etc/passwd", "/abs", "..", "", "a/b", "a:b", "x\n", "é", "n" * 5000]
+    found = file_names(names)
+    assert list(found) == names and len(set(found.values())) == len(names)
+    for file in found.values():
+        assert "/" not in file and not file.startswith(".") and len(file) < 120
+    assert found["y"] == "y.npy"
