@@ -75,7 +75,7 @@ class Direct:
         if access.kind == "read" and access.instance is not None:
             for e, extent in point_ranges(self.program, access.instance, access.buffer):
                 facts += [e, sub(sub(extent, 1), e)]
-        return facts
+        return [f for f in dict.fromkeys(facts) if not is_at_least_zero(f)]
 
     def _solution(self, access: Access, sink: Access, shared: int) -> Solution | None:
         """The iteration of ``access`` that touches the cell of ``sink``, in the same iteration of the

@@ -21,7 +21,7 @@ from tilewright.ir.expr import (
     sub,
     terms_of,
 )
-from tilewright.ir.simplify import INFINITY, Bound, bounds
+from tilewright.ir.simplify import INFINITY, Bound, bounds, floordiv
 
 
 def facts_of(condition: Expr) -> tuple[Expr, ...] | None:
@@ -126,8 +126,10 @@ def _replacements(
         case IndexOp("floordiv", a, Const(literal)) if coefficient % int(literal) == 0:
             slack = int(literal) - 1 if coefficient > 0 else 0
             return [(sub(a, slack), coefficient // int(literal))], False
-        case IndexOp("mod", a, b) if (quotient := (IndexOp("floordiv", a, b),)) in terms:
-            return [(sub(a, mul(quotient[0], b)), coefficient)], False
+        case IndexOp("mod", a, b):
+            quotient = floordiv(a, b)
+            if any(m in terms for m, _ in terms_of(quotient) if m):
+                return [(sub(a, mul(quotient, b)), coefficient)], False
     return None
 
 

@@ -11,7 +11,17 @@ from dataclasses import dataclass
 
 
 from tilewright.ir.errors import ScheduleError
-from tilewright.ir.expr import Const, Expr, IndexOp, Var, free_variables, terms_of
+from tilewright.ir.expr import (
+    Const,
+    Expr,
+    IndexOp,
+    Var,
+    free_variables,
+    polynomial,
+    reads,
+    sub,
+    terms_of,
+)
 from tilewright.ir.simplify import floordiv
 from tilewright.passes.schedule.proof import report
 from tilewright.passes.schedule.proof.accesses import (
@@ -79,15 +89,37 @@ def _touches(program: Program) -> Iterator[_Touch]:
 
 
 def _apart(loop: Loop, touches: list[_Touch]) -> bool:
-    """True if some constant divisions of the indices, the same for all accesses, give the loop variable back."""
+    """True if some constant divisions of the indices, the same for all accesses, give the loop
+    variable back.
+
+    Two iterations of a loop have the loops outside it in common, so that what depends on those
+    alone is left out of the indices.
+    """
+    around = touches[0].place.loops
+    outer = {other.var for other in around[: around.index(loop)]}
     found: set[Expr] = set()
     for dim in range(touches[0].memory.buffer.rank):
-        indices = {t.indices[dim] for t in touches}
+        parts = {_varying(t.indices[dim], outer) for t in touches}
+        if len({fixed for _, fixed in parts}) > 1:
+            continue
+        indices = {varying for varying, _ in parts}
         for divisor in sorted({d for e in indices for d in _divisors(e, loop.var)}):
             quotients = {floordiv(e, divisor) for e in indices}
             if len(quotients) == 1:
                 found |= quotients
     return _determined(loop.var, found)
+
+
+def _varying(e: Expr, outer: set[Var]) -> tuple[Expr, Expr]:
+    """An index as what depends on other loops than ``outer`` (or on memory), and the rest."""
+    varying = {
+        m: c
+        for m, c in terms_of(e)
+        if any(isinstance(v, Var) and v not in outer for a in m for v in free_variables(a))
+        or any(reads(a) for a in m)
+    }
+    first = polynomial(varying)
+    return first, sub(e, first)
 
 
 def _divisors(e: Expr, v: Var) -> set[int]:

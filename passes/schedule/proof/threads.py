@@ -5,7 +5,8 @@ The rest of the proof reads loops over blocks and threads as parallel loops, in 
 threads of a block only if
 
 * loops over blocks are the outermost statements, each axis once, so that one launch is the whole kernel;
-* loops over threads have constant extents, each axis once in a nest, and hold no barrier and no shared memory;
+* loops over threads have constant extents, are nested directly in one another, each axis once, and hold no barrier and no
+  shared memory, so that a phase is one nest of them around what one thread does by itself;
 * no phase touches memory that an earlier one wrote, or writes what it touched, without a barrier between
   (:mod:`tilewright.passes.loop.phases`);
 * a register buffer that lives through several phases is divided among the threads in one way
@@ -65,6 +66,10 @@ def _check_nesting(s: Stmt, axes: list[str], threads: tuple[str, ...]) -> None:
         if not isinstance(s.var.extent, Const):
             raise ScheduleError(f"The extent of the loop '{s.var}' over threads is not constant.")
         threads = (*threads, s.kind)
+        if not is_thread_loop(s.body) and any(map(is_thread_loop, walk(s.body))):
+            raise ScheduleError(
+                f"There are statements between '{s.var}' and the loop over threads inside it. Reorder the loops."
+            )
     if threads and isinstance(s, Barrier):
         raise ScheduleError(
             "A barrier is inside a loop over threads, which not all of them may reach."
