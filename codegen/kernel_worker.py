@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The worker that takes a kernel all the way: schedule, proof, LLVM IR, object.
 
-It reads the text of an unscheduled kernel and answers with what the compiler needs to know of the result, and the object.
-Everything may fail or crash here without harm to the process that compiles the model.
+It reads the text of an unscheduled kernel and answers with what the compiler needs to know of the
+result, and the object. Everything may fail or crash here without harm to the process that compiles
+the model.
 """
 
 import os
@@ -21,12 +22,24 @@ from tilewright.ir.target import Target
 from tilewright.passes.loop.workspace import workspace_bytes
 from tilewright.passes.lower.work import work_estimate
 from tilewright.passes.schedule.schedule import schedule_text
-from tilewright.passes.schedule.select import schedule_kernel
+from tilewright.passes.schedule.select import replay_schedule, schedule_kernel
 
 
-def compile_kernel(kernel: Kernel, target: Target, llvm: Compiler) -> tuple[dict[str, Any], bytes]:
-    """What is known of the compiled kernel, and its object."""
-    scheduled = schedule_kernel(kernel, target)
+def compile_kernel(
+    kernel: Kernel,
+    target: Target,
+    llvm: Compiler,
+    stored: str | None = None,
+    exact: bool = False,
+) -> tuple[dict[str, Any], bytes]:
+    """What is known of the compiled kernel, and its object.
+
+    ``stored`` is the schedule to try before the default ones; with ``exact`` there is no other.
+    """
+    if exact and stored is not None:
+        scheduled = replay_schedule(kernel, stored)
+    else:
+        scheduled = schedule_kernel(kernel, target, stored)
     body = scheduled.kernel.body
     tasks = body.var.extent if isinstance(body, For) and body.kind == "parallel" else ONE
     text = emit_kernel(scheduled.kernel, target)
@@ -51,7 +64,10 @@ def serve(source: IO[bytes], sink: IO[bytes]) -> None:
         header, payload = message
         target = Target(header["arch"], tuple(header["features"]), *header["sizes"])
         try:
-            facts, code = compile_kernel(parse_kernel(payload.decode()), target, llvm)
+            kernel = parse_kernel(payload.decode())
+            facts, code = compile_kernel(
+                kernel, target, llvm, header.get("schedule"), header.get("exact", False)
+            )
         except (TilewrightError, RuntimeError) as error:
             write_message(sink, {"error": str(error)}, b"")
         else:

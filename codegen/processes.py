@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reused worker processes that answer messages on pipes.
 
-A pool starts a worker when a job finds none idle, up to its size, and keeps it. A worker that crashes, hangs or breaks its pipe
-costs that one job a CodegenError; the process is replaced. Workers are plain child processes that run a script, not
-``multiprocessing``: a user's program needs no main guard, and nothing is pickled.
+A pool starts a worker when a job finds none idle, up to its size, and keeps it. A worker that
+crashes, hangs or breaks its pipe costs that one job a CodegenError; the process is replaced.
+Workers are plain child processes that run a script, not ``multiprocessing``: a user's program needs
+no main guard, and nothing is pickled.
 """
 
 import contextlib
 import os
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -19,19 +21,34 @@ from tilewright.codegen.llvm.worker import read_message, write_message
 from tilewright.ir.errors import CodegenError
 
 Answer = tuple[dict[str, Any], bytes]
+_START = "import sys; sys.path[:] = sys.argv[1:]; from {} import main; main()"
+
+
+def module_command(module: str) -> tuple[str, ...]:
+    """The command that runs ``main`` of a module in a process that finds the same packages as this
+    one.
+    """
+    paths = [os.path.abspath(p) for p in sys.path if p]
+    return (sys.executable, "-P", "-c", _START.format(module), *paths)
 
 
 class Worker:
-    """One process that runs ``command`` and answers each message with one message."""
+    """One process that runs ``command`` and answers each message with one message.
 
-    def __init__(self, command: Sequence[str]) -> None:
+    ``task`` begins the message of an error: ``Compiling`` what.
+    """
+
+    def __init__(self, command: Sequence[str], task: str = "Compiling") -> None:
+        self._task = task
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
         )
 
     def request(self, what: str, header: dict[str, Any], payload: bytes, timeout: float) -> Answer:
-        """The answer to a message; CodegenError naming ``what`` if there is none, or if it holds an error."""
+        """The answer to a message; CodegenError naming ``what`` if there is none, or if it holds an
+        error.
+        """
         assert self._process.stdin is not None and self._process.stdout is not None
         expired = threading.Event()
 
@@ -51,9 +68,9 @@ class Worker:
         if answer is None:
             self.close()
             reason = f"took longer than {timeout:g} s" if expired.is_set() else self._last_words()
-            raise CodegenError(f"Compiling '{what}' failed: the worker {reason}.")
+            raise CodegenError(f"{self._task} '{what}' failed: the worker {reason}.")
         if "error" in answer[0]:
-            raise CodegenError(f"Compiling '{what}' failed: {answer[0]['error'].strip()}")
+            raise CodegenError(f"{self._task} '{what}' failed: {answer[0]['error'].strip()}")
         return answer
 
     @property
@@ -79,9 +96,10 @@ class Worker:
 class WorkerPool:
     """Threads that each hand one job at a time to an idle worker."""
 
-    def __init__(self, command: Sequence[str], size: int) -> None:
+    def __init__(self, command: Sequence[str], size: int, task: str = "Compiling") -> None:
         self.process_id = os.getpid()
         self._command = command
+        self._task = task
         self._idle: list[Worker] = []
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="tilewright-worker")
@@ -96,10 +114,16 @@ class WorkerPool:
         with self._lock:
             worker = self._idle.pop() if self._idle else None
         if worker is None or not worker.alive:
-            worker = Worker(self._command)
+            worker = Worker(self._command, self._task)
         try:
             return worker.request(what, header, payload, timeout)
         finally:
             if worker.alive:
                 with self._lock:
                     self._idle.append(worker)
+
+    def close(self) -> None:
+        """Drop the jobs that have not begun, wait for the others, and end the workers."""
+        self._threads.shutdown(cancel_futures=True)
+        while self._idle:
+            self._idle.pop().close()

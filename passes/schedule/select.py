@@ -1,17 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the schedule of a kernel: the first candidate that is proven legal."""
+"""Choose the schedule of a kernel: a stored one if it holds, else the first candidate that is
+proven legal.
+
+A stored schedule is only text that somebody kept: it is parsed, applied and proven like any other,
+and one that fails is as good as none.
+"""
 
 import logging
 from dataclasses import dataclass
 
 from tilewright.ir.errors import ScheduleError
-from tilewright.ir.loop import Kernel
+from tilewright.ir.expr import Const
+from tilewright.ir.loop import For, Kernel, Stmt, children
 from tilewright.ir.target import Target
 from tilewright.passes.schedule.defaults import default_candidates
 from tilewright.passes.schedule.legality import Proof, prove
-from tilewright.passes.schedule.schedule import Schedule
+from tilewright.passes.schedule.schedule import Schedule, apply, parse_schedule
 
 _logger = logging.getLogger("tilewright")
+
+STORED = "tuned"
+"""What stands for the template of a stored schedule."""
+
+MOST_COPIES = 1 << 13
+"""How often a stored schedule may repeat a statement by unrolling and by lanes: code must stay of a
+bounded size.
+"""
 
 
 @dataclass(frozen=True)
@@ -24,8 +38,44 @@ class Scheduled:
     proof: Proof
 
 
-def schedule_kernel(kernel: Kernel, target: Target) -> Scheduled:
-    """The kernel under its best default schedule that is proven; ScheduleError if not even the plain one is."""
+def replay_schedule(kernel: Kernel, text: str) -> Scheduled:
+    """The kernel under the schedule of a text; ScheduleError if it is wrong or not proven."""
+    schedule = parse_schedule(text)
+    scheduled = apply(kernel, schedule)
+    copies = most_copies(scheduled.body)
+    if copies > MOST_COPIES:
+        raise ScheduleError(
+            f"The schedule repeats a statement of kernel '{kernel.name}' {copies} times. "
+            f"Unroll less: {MOST_COPIES} is the most."
+        )
+    return Scheduled(scheduled, schedule, STORED, prove(scheduled))
+
+
+def most_copies(body: Stmt) -> int:
+    """How often code generation repeats the statement that is in the most unrolled and vectorized
+    loops.
+    """
+    most = 1
+    stack = [(body, 1)]
+    while stack:
+        s, copies = stack.pop()
+        if isinstance(s, For) and s.kind in ("unrolled", "vectorized"):
+            copies *= int(s.var.extent.literal) if isinstance(s.var.extent, Const) else 1
+        most = max(most, copies)
+        stack.extend((c, copies) for c in children(s))
+    return most
+
+
+def schedule_kernel(kernel: Kernel, target: Target, stored: str | None = None) -> Scheduled:
+    """The kernel under its stored schedule, else its best default one that is proven.
+
+    ScheduleError if not even the plain one is.
+    """
+    if stored is not None:
+        try:
+            return replay_schedule(kernel, stored)
+        except ScheduleError as error:
+            _logger.debug("Kernel '%s', stored schedule '%s': %s", kernel.name, stored, error)
     refused: ScheduleError | None = None
     for candidate in default_candidates(kernel, target):
         try:
