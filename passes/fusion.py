@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tilewright.ir.graph import Constant, Graph, Node, Value
+from tilewright.ir.ops.gather import Gather
 from tilewright.ir.simplify import hinted
 from tilewright.passes.op_kinds import (
     EXPENSIVE,
@@ -89,7 +90,14 @@ class Policy:
 
     def cost(self, node: Node) -> float:
         """The cost of one element of a map."""
-        slow = node.op.name in EXPENSIVE or node.op.name in ("gather", "gather_nd", "resize")
+        slow = node.op.name in EXPENSIVE or node.op.name in (
+            "gather_elements",
+            "gather_nd",
+            "resize",
+        )
+        if isinstance(node.op, Gather):
+            # Whole rows are read in order; single elements are not.
+            slow = node.op.axis == node.operands[0].type.rank - 1
         return self.expensive if slow else self.cheap
 
     def copies(self, node: Node) -> bool:

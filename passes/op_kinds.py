@@ -9,9 +9,11 @@ broadcast index) or *index maps* (they move elements).
 
 from tilewright.ir.expr import ONE, Const, Expr
 from tilewright.ir.graph import Node, Value
+from tilewright.ir.layout import Layout, row_major
 from tilewright.ir.op import Op
 from tilewright.ir.ops.elementwise import Elementwise
 from tilewright.ir.ops.transpose import Transpose
+from tilewright.ir.types import TensorType
 
 INDEX_MAPS = frozenset(
     (
@@ -90,19 +92,46 @@ def is_contraction(node: Node) -> bool:
 def is_alias(node: Node) -> bool:
     """True for a reshape or transposition whose result is the same bytes in the same order.
 
-    A transposition is one where the layouts undo it: channels-last ``[n,c,h,w]`` is row-major
-    ``[n,h,w,c]``.
+    That is a reshape of row-major to row-major, one that only adds or drops dims of 1, and a
+    transposition that the layouts undo: channels-last ``[n,c,h,w]`` is row-major ``[n,h,w,c]``.
     """
-    if node.op.name == "reshape":
-        return all(v.type.layout.is_row_major for v in (*node.operands, *node.results))
-    if not isinstance(node.op, Transpose):
+    if len(node.operands) != 1:
         return False
-    before, after = node.operands[0].type, node.result.type
+    before, after = node.operands[0].type, node.results[0].type
     if before.layout.blocks or after.layout.blocks:
         return False
-    order = [a for a in before.layout.order if before.shape[a] is not ONE]
-    moved = [node.op.perm[a] for a in after.layout.order if after.shape[a] is not ONE]
-    return order == moved
+    if isinstance(node.op, Transpose):
+        moved = [node.op.perm[a] for a in after.layout.order if after.shape[a] is not ONE]
+        return moved == _order_without_units(before)
+    if node.op.name != "reshape":
+        return False
+    if before.layout.is_row_major and after.layout.is_row_major:
+        return True
+    layout = carried_layout(before, after.shape)
+    return layout is not None and _order_without_units(after) == _order_without_units(
+        after.with_layout(layout)
+    )
+
+
+def _order_without_units(t: TensorType) -> list[int]:
+    return [a for a in t.layout.order if t.shape[a] is not ONE]
+
+
+def carried_layout(before: TensorType, shape: tuple[Expr, ...]) -> Layout | None:
+    """The layout under which a reshape of ``before`` to ``shape`` moves nothing in memory.
+
+    None unless the two shapes differ in dims of 1 alone.
+    """
+    kept = [a for a, d in enumerate(before.shape) if d is not ONE]
+    there = [a for a, d in enumerate(shape) if d is not ONE]
+    if before.layout.blocks or [before.shape[a] for a in kept] != [shape[a] for a in there]:
+        return None
+    place = dict(zip(kept, there, strict=True))
+    units = [a for a, d in enumerate(shape) if d is ONE]
+    order = (*units, *(place[a] for a in before.layout.order if a in place))
+    if list(order[len(units) :]) == sorted(there):
+        return row_major(len(shape))
+    return Layout(order)
 
 
 def memory_of(value: Value) -> Value:

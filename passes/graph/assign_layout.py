@@ -27,8 +27,16 @@ from tilewright.ir.graph import Builder, Constant, Graph, Module, Node, Value
 from tilewright.ir.layout import Layout, channels_last, row_major
 from tilewright.ir.ops.conv import Conv
 from tilewright.ir.ops.relayout import Relayout
+from tilewright.ir.ops.reshape import Reshape
 from tilewright.passes.manager import Pass, PassContext
-from tilewright.passes.op_kinds import is_contraction, is_elementwise, is_map, is_reduction
+from tilewright.passes.op_kinds import (
+    is_alias,
+    carried_layout,
+    is_contraction,
+    is_elementwise,
+    is_map,
+    is_reduction,
+)
 
 _SOURCES = frozenset(("avg_pool", "conv", "conv_transpose", "max_pool"))
 _AGNOSTIC = frozenset(
@@ -58,9 +66,9 @@ class AssignLayout(Pass):
 
     def run(self, module: Module, context: PassContext) -> bool:
         graph = module.graph
-        chosen = _channels_last_values(graph)
-        for value in chosen:
-            value.type = value.type.with_layout(channels_last(value.type.rank))
+        chosen = _choose(graph)
+        for value, layout in chosen.items():
+            value.type = value.type.with_layout(layout)
         borders = _Borders(module)
         for node in list(graph.nodes):
             borders.pack_weights(node, 2 * context.target.lanes(4))
@@ -70,49 +78,69 @@ class AssignLayout(Pass):
         return bool(chosen) or borders.inserted
 
 
-def _channels_last_values(graph: Graph) -> set[Value]:
-    chosen: set[Value] = set()
+def _choose(graph: Graph) -> dict[Value, Layout]:
+    """The layouts of the values that are not row-major."""
+    chosen: dict[Value, Layout] = {}
     for node in graph.nodes:
-        follows = _is_agnostic(node) and any(v in chosen for v in _same_rank_operands(node))
-        if node.op.name in _SOURCES or follows:
-            chosen.add(node.results[0])
+        layout = _followed(node, chosen)
+        if layout is not None:
+            chosen[node.results[0]] = layout
     for node in reversed(graph.nodes):
         value = node.results[0]
-        writes_any = is_map(node) or is_reduction(node)
-        if value not in chosen and writes_any and len(node.results) == 1:
-            wanted = value.uses and all(_wants(user, i, chosen) for user, i in value.uses)
-            if wanted and not value.returned:
-                chosen.add(value)
-    return {v for v in chosen if v.type.rank > 2 and not _is_flat(v) and not _is_written_out(v)}
+        writes_any = len(node.results) == 1 and (is_map(node) or is_reduction(node))
+        if writes_any and value not in chosen and value.uses and not value.returned:
+            wanted = {_wanted(user, i, chosen) for user, i in value.uses}
+            layout = wanted.pop()
+            if layout is not None and not wanted:
+                chosen[value] = layout
+    return {v: t for v, t in chosen.items() if not _is_flat(v, t) and not _is_written_out(v)}
+
+
+def _followed(node: Node, chosen: dict[Value, Layout]) -> Layout | None:
+    """The layout that a result has because of its op or of the operands."""
+    result = node.results[0].type
+    if node.op.name in _SOURCES:
+        return channels_last(result.rank)
+    if isinstance(node.op, Reshape) and node.operands[0] in chosen:
+        x = node.operands[0]
+        layout = carried_layout(x.type.with_layout(chosen[x]), result.shape)
+        return None if layout is None or layout.is_row_major else layout
+    if not _is_agnostic(node):
+        return None
+    layouts = [chosen[v] for v in node.operands if v.type.rank == result.rank and v in chosen]
+    return layouts[0] if layouts else None
 
 
 def _is_agnostic(node: Node) -> bool:
     return is_elementwise(node) or node.op.name in _AGNOSTIC
 
 
-def _same_rank_operands(node: Node) -> list[Value]:
-    return [v for v in node.operands if v.type.rank == node.results[0].type.rank]
-
-
-def _wants(user: Node, position: int, chosen: set[Value]) -> bool:
+def _wanted(user: Node, position: int, chosen: dict[Value, Layout]) -> Layout | None:
+    """The layout in which a user would like to read an operand; None for row-major."""
+    given, result = user.operands[position].type, user.results[0].type
     if user.op.name in _SOURCES:
-        return position == 0
-    same = user.operands[position].type.rank == user.results[0].type.rank
-    return same and _is_agnostic(user) and user.results[0] in chosen
+        return channels_last(given.rank) if position == 0 and given.rank > 2 else None
+    layout = chosen.get(user.results[0])
+    if layout is None:
+        return None
+    if isinstance(user.op, Reshape):
+        return carried_layout(result.with_layout(layout), given.shape)
+    return layout if _is_agnostic(user) and given.rank == result.rank else None
 
 
-def _is_flat(value: Value) -> bool:
-    """True if channels-last is row-major in memory: all spatial dims are 1."""
-    return all(d is ONE for d in value.type.shape[2:])
+def _is_flat(value: Value, layout: Layout) -> bool:
+    """True if the layout is row-major in memory: dims of 1 apart, the order is the same."""
+    order = [a for a in layout.order if value.type.shape[a] is not ONE]
+    return order == sorted(order)
 
 
 def _is_written_out(value: Value) -> bool:
     """True for a model output that its producer, a map or reduction, may as well write
     row-major.
     """
-    return bool(value.returned and not value.uses and value.producer) and not is_contraction(
-        value.producer  # type: ignore[arg-type]
-    )
+    if not value.returned or value.uses or value.producer is None:
+        return False
+    return not is_contraction(value.producer)
 
 
 class _Borders:
@@ -153,13 +181,17 @@ class _Borders:
         op = node.op
         if isinstance(op, Conv) and not any(op.pads):
             x = node.operands[0]
-            if x.type.layout.is_row_major and not _is_flat(x):
+            if x.type.layout.is_row_major and not _is_flat(x, channels_last(x.type.rank)):
                 node.set_operand(0, self._converted(x, channels_last(x.type.rank)))
+        if isinstance(op, Reshape) and not is_alias(node) and not node.operands[0].type.is_static:
+            # Between symbolic shapes only a reshape of row-major memory, an alias, is affine.
+            plain = row_major(node.operands[0].type.rank)
+            node.set_operand(0, self._converted(node.operands[0], plain))
         if not _is_agnostic(node) or node.results[0].type.layout.is_row_major:
             return
         layout = node.results[0].type.layout
         for position, value in enumerate(node.operands):
-            full = value.type.rank == node.results[0].type.rank and not _is_flat(value)
+            full = value.type.rank == len(layout.order) and not _is_flat(value, layout)
             if full and isinstance(value.op, Constant) and value.type.layout.is_row_major:
                 node.set_operand(position, self._converted(value, layout))
 
