@@ -8,6 +8,7 @@ the bounds, divisibility and hint that are known of it; the rest keep their stru
 """
 
 from tilewright.ir.buffer import Buffer
+from tilewright.ir.errors import PassError
 from tilewright.ir.expr import (
     UNBOUNDED,
     Const,
@@ -53,8 +54,8 @@ class _Abstraction:
                         product = mul(product, a)
                     total = total + product
                 return total
-            case IndexOp("floordiv" | "mod" as op, a, Const() as b):
-                return INDEX_OPS[op](self.dim(a), b)
+            case IndexOp("floordiv" | "mod" as op, a, b) if isinstance(b, Const) or _varies(a):
+                return INDEX_OPS[op](self.dim(a), self.dim(b))
             case IndexOp("min" | "max" as op, a, b):
                 return INDEX_OPS[op](self.dim(a), self.dim(b))
         return self._symbol(e)
@@ -66,8 +67,8 @@ class _Abstraction:
         return product if isinstance(product, Const) else self._symbol(product)
 
     def _symbol(self, e: Expr) -> Expr:
-        if any(isinstance(x, Var) for x in _atoms(e)):
-            raise ValueError(
+        if _varies(e):
+            raise PassError(
                 f"The index '{e}' multiplies or divides a loop variable by a symbolic dim."
             )
         if e not in self.symbols:
@@ -111,6 +112,10 @@ class _Abstraction:
             tuple(map(self.buffer, s.outputs)), tuple(map(self.value, s.targets)), s.accumulators,
             tuple(map(self.value, s.init)), tuple(map(self.value, s.values)), s.exclusive, s.body,
         )  # fmt: skip
+
+
+def _varies(e: Expr) -> bool:
+    return any(isinstance(x, Var) for x in _atoms(e))
 
 
 def _atoms(e: Expr) -> set[Expr]:
