@@ -15,7 +15,7 @@ from tilewright.frontends.onnx.limits import Limits
 from tilewright.frontends.onnx.operand import Operand
 from tilewright.frontends.onnx.shapes import Ratio, is_number
 from tilewright.ir.dtypes import I64
-from tilewright.ir.expr import Expr, index
+from tilewright.ir.expr import Const, Expr, index
 from tilewright.ir.graph import Builder, Constant, ConstantStore, Node, Value
 from tilewright.ir.op import Array
 from tilewright.ir.ops import Cast, DimValues, Div, Reshape
@@ -89,6 +89,14 @@ def computed_array(value: Value, store: ConstantStore, limits: Limits) -> Array 
     return known[value]
 
 
+def _is_static(node: Node) -> bool:
+    """True if no symbol is in the types of a node's results or in its attributes."""
+    attributes: list[object] = list(node.op.attributes().values())
+    parts = [x for a in attributes for x in (a if isinstance(a, tuple) else (a,))]
+    symbolic = any(isinstance(x, Expr) and not isinstance(x, Const) for x in parts)
+    return not (symbolic or node.regions) and all(v.type.is_static for v in node.results)
+
+
 def _constant_chain(value: Value, limits: Limits) -> list[Node] | None:
     """The nodes that a value depends on, in order, if all come from constants and have static
     types.
@@ -100,7 +108,7 @@ def _constant_chain(value: Value, limits: Limits) -> list[Node] | None:
     while stack:
         current, ready = stack.pop()
         node = current.producer
-        if node is None or node.regions or not all(v.type.is_static for v in node.results):
+        if node is None or not _is_static(node):
             return None
         if node in placed:
             continue

@@ -153,10 +153,10 @@ class NodeContext:
     def axis(self, axis: int, rank: int) -> int:
         """A non-negative axis."""
         self.require(
-            -rank <= axis < rank or (rank == 0 and axis in (0, -1)),
+            -rank <= axis < rank,
             f"Axis {axis} is out of range for rank {rank}.",
         )
-        return axis % rank if rank else 0
+        return axis % rank
 
     def axes(self, axes: Sequence[int], rank: int) -> tuple[int, ...]:
         """Distinct non-negative axes, sorted."""

@@ -19,7 +19,6 @@ from tilewright.frontends.onnx.registry import Contents, evaluator
 from tilewright.frontends.onnx.shapes import Element, Unknown
 from tilewright.frontends.onnx.tensors import dtype_of
 from tilewright.ir.dtypes import BOOL, DType
-from tilewright.ir.expr import Expr
 
 Inputs = list[Any]
 _Binary = Callable[[Element, Element, DType], Element]
@@ -27,6 +26,8 @@ _Binary = Callable[[Element, Element, DType], Element]
 
 def _elementwise(function: Callable[..., Element], *arrays: Any) -> Contents:
     """Apply a function to broadcast object arrays."""
+    if any(a is None for a in arrays):
+        raise Unknown
     try:
         together = np.broadcast_arrays(*arrays)
     except ValueError as error:
@@ -37,9 +38,9 @@ def _elementwise(function: Callable[..., Element], *arrays: Any) -> Contents:
     return result
 
 
-def _static(contents: Contents) -> list[int]:
+def _static(contents: Contents | None) -> list[int]:
     """The elements as plain integers."""
-    if any(isinstance(x, Expr | shapes.Ratio) for x in contents.reshape(-1)):
+    if contents is None or not all(isinstance(x, int) for x in contents.reshape(-1)):
         raise Unknown
     return [int(x) for x in contents.reshape(-1)]
 
@@ -197,6 +198,8 @@ def _gather(ctx: NodeContext, inputs: Inputs) -> Contents:
 @evaluator("Concat")
 def _concat(ctx: NodeContext, inputs: Inputs) -> Contents:
     axis = ctx.axis(ctx.attributes.integer("axis"), inputs[0].ndim)
+    if any(i is None for i in inputs):
+        raise Unknown
     try:
         return np.asarray(np.concatenate(inputs, axis), object)
     except ValueError as error:
@@ -330,9 +333,9 @@ def _register_reduction(name: str, since: int, function: _Binary, start: int | N
             axes = list(range(data.ndim))
         chosen = ctx.axes(axes, data.ndim)
         kept = [a for a in range(data.ndim) if a not in chosen]
-        rows = np.transpose(data, (*kept, *chosen)).reshape([data.shape[a] for a in kept] + [-1])
         if data.size == 0:
             raise Unknown
+        rows = np.transpose(data, (*kept, *chosen)).reshape([data.shape[a] for a in kept] + [-1])
         result = np.empty(rows.shape[:-1], object)
         for position in np.ndindex(result.shape):
             total, *rest = rows[position]

@@ -17,6 +17,7 @@ from tilewright.frontends.names import quoted
 from tilewright.frontends.onnx.external_data import ExternalData
 from tilewright.frontends.onnx.limits import Limits
 from tilewright.frontends.onnx.registry import NEWEST_OPSET, OLDEST_OPSET
+from tilewright.frontends.onnx.texts import check_texts
 from tilewright.ir.errors import FrontendError
 
 Source = str | Path | bytes | onnx.ModelProto
@@ -60,6 +61,7 @@ def load_model(source: Source, limits: Limits, folder: str | Path | None = None)
             "A model is given as a path, as bytes or as an onnx.ModelProto, not as "
             f"{type(source).__name__}."
         )
+    check_texts(proto, shown)
     external = ExternalData(None if folder is None else Path(folder))
     return LoadedModel(proto, _checked_opsets(proto, shown), external)
 

@@ -46,8 +46,10 @@ class Operand:
 
     def known(self, most: int) -> Contents | None:
         """The contents, if they are known and no more than ``most`` elements."""
-        if self.contents is None and self.array is not None and self.array.size <= most:
-            self.contents = object_array(self.array)
+        array = self.array
+        if self.contents is None and array is not None and array.size <= most:
+            # Complex numbers decide no shapes.
+            self.contents = None if array.dtype.kind == "c" else object_array(array)
         return self.contents
 
 

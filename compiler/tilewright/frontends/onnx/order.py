@@ -141,9 +141,21 @@ def _sorted(
             if waiting[user] == 0:
                 heapq.heappush(ready, user)
     if waiting:
-        cycle = ", ".join(describe(nodes[p]) for p in sorted(waiting)[:5])
+        cycle = _cycle(waiting, needs, producer)
+        shown = ", ".join(describe(nodes[p]) for p in cycle[:5])
         raise FrontendError(
-            f"The graph has a cycle through {len(waiting)} nodes, among them {cycle}. Export the "
-            "model again."
+            f"The graph has a cycle of length {len(cycle)} through {shown}. Export the model again."
         )
     return result
+
+
+def _cycle(waiting: dict[int, int], needs: list[list[str]], producer: dict[str, int]) -> list[int]:
+    """A cycle among nodes that wait: from one of them on, always to a producer that waits too."""
+    path: list[int] = []
+    steps: dict[int, int] = {}
+    position = min(waiting)
+    while position not in steps:
+        steps[position] = len(path)
+        path.append(position)
+        position = next(producer[n] for n in needs[position] if producer.get(n) in waiting)
+    return path[steps[position] :][::-1]

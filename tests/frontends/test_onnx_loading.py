@@ -1,0 +1,580 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loading model files that are damaged, unsafe or odd: each ends in one typed sentence."""
+
+import os
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.frontends.onnx_running import imported, model_of, node_model
+from tilewright.frontends import import_model as import_any
+from tilewright.frontends.onnx import Limits, import_model
+from tilewright.ir.errors import FrontendError, UnsupportedOperatorError
+
+ADD = "g (float[2] x) => (float[2] y) { y = Add(x, w) }"
+WEIGHT = np.array([1, 2], np.float32)
+
+
+def add_model() -> Any:
+    return model_of(ADD, initializers={"w": WEIGHT})
+
+
+def refused(model: Any, message: str, **options: Any) -> None:
+    """The import must end in a FrontendError whose sentence matches."""
+    with pytest.raises(FrontendError, match=message) as caught:
+        import_model(model, **options)
+    text = str(caught.value)
+    assert text[0].isupper() or text[0] == "'"
+    assert text.endswith((".", "trusted."))
+    assert len(text) < 2000
+    assert text.isprintable()
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_paths_bytes_and_messages_give_the_same(tmp_path: Path) -> None:
+    model = add_model()
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    for source in (path, str(path), path.read_bytes(), model):
+        results = imported(source, {"x": WEIGHT})
+        np.testing.assert_array_equal(results["y"], [2, 4])
+    assert import_any(path).output_names == ["y"]
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    refused(tmp_path / "none.onnx", "cannot be read: No such file")
+    refused(tmp_path, r"cannot be read|not a regular file")
+    os.mkfifo(tmp_path / "pipe.onnx")
+    refused(tmp_path / "pipe.onnx", "is not a regular file")
+    refused("nul\0.onnx", "cannot be read")
+    refused(b"", "not a complete ONNX model")
+    refused(3, "is given as a path, as bytes or as an onnx.ModelProto, not as int")
+    with pytest.raises(FrontendError, match="not a model in a known format"):
+        import_any(tmp_path / "model.xyz")
+    with pytest.raises(FrontendError, match=r"Format 'caffe' is unknown. Use one of: onnx"):
+        import_any(tmp_path / "model.onnx", format="caffe")
+
+
+def test_size_limit(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(add_model().SerializeToString())
+    refused(path, "more than the limit of 10. Raise it with Limits", limits=Limits(model_bytes=10))
+    refused(path.read_bytes(), "more than the limit of 10", limits=Limits(model_bytes=10))
+
+
+def test_truncated_and_flipped_bytes_never_escape() -> None:
+    """Whatever the damage, the import succeeds or ends in a FrontendError."""
+    data = model_of(
+        """
+        g (float[b, 4, 6] x, int64[2] i) => (float[b, n, 3] y) {
+          s = Shape(x)
+          z = Gather<axis = 0>(s, i)
+          r = Reshape(x, target)
+          c = Slice(r, zero, two, zero)
+          m = MatMul(r, w)
+          y = Softmax<axis = 1>(m)
+        }
+        """,
+        initializers={
+            "target": np.array([0, -1, 8]),
+            "zero": np.array([0]),
+            "two": np.array([2]),
+            "w": np.ones((8, 3), np.float32),
+        },
+    ).SerializeToString()
+    chance = random.Random(5)
+    outcomes = {"imported": 0, "refused": 0}
+    for round_ in range(400):
+        damaged = bytearray(data)
+        if round_ % 4 == 0:
+            damaged = damaged[: chance.randrange(len(data))]
+        else:
+            for _ in range(chance.randrange(1, 6)):
+                damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        try:
+            import_model(bytes(damaged))
+            outcomes["imported"] += 1
+        except FrontendError as error:
+            assert str(error)
+            outcomes["refused"] += 1
+    assert outcomes["imported"] > 10
+    assert outcomes["refused"] > 100
+
+
+EXTREMES = [0, -1, 1, 7, -2, 255, 1 << 31, -(1 << 31), 1 << 62, -(1 << 63), (1 << 63) - 1]
+
+
+def test_extreme_integers_never_escape() -> None:
+    """Attributes, shapes, starts, pads and dims of extreme sizes are refused or imported."""
+    model = model_of(
+        """
+        g (float[b, 4, 6] x) => (float[n] y) {
+          s = Shape(x)
+          part = Slice(s, zero, two, zero)
+          size = ReduceProd<keepdims = 1>(part)
+          tail = Div(six, size)
+          target = Concat<axis = 0>(part, tail, six)
+          r = Reshape(x, target)
+          t = Tile(r, repeats)
+          p = Pad<mode = "edge">(t, pads)
+          u = Unsqueeze(p, two)
+          m = MaxPool<kernel_shape = [2, 2, 2], strides = [1, 2, 1], pads = [0, 1, 0, 1, 0, 1]>(u)
+          h, k = Split<axis = 1>(m, halves)
+          e = Expand(h, repeats)
+          g1 = Gather<axis = 2>(e, two)
+          y = Flatten<axis = 2>(g1)
+        }
+        """,
+        initializers={
+            "zero": np.array([0]),
+            "two": np.array([2]),
+            "six": np.array([6]),
+            "repeats": np.array([1, 2, 1, 2]),
+            "pads": np.array([0, 0, 1, 1, 0, 2, 0, 0]),
+            "halves": np.array([2, 2]),
+        },
+    )
+    assert import_model(model).output_names == ["y"]
+    chance = random.Random(11)
+    refusals = 0
+    for _ in range(300):
+        changed = onnx.ModelProto()
+        changed.CopyFrom(model)
+        for _ in range(chance.randrange(1, 4)):
+            tensor = chance.choice(changed.graph.initializer)
+            array = numpy_helper.to_array(tensor).copy()
+            array[chance.randrange(array.size)] = chance.choice(EXTREMES)
+            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+            attribute = chance.choice([a for n in changed.graph.node for a in n.attribute])
+            if chance.random() < 0.5 and attribute.ints:
+                attribute.ints[chance.randrange(len(attribute.ints))] = chance.choice(EXTREMES)
+            elif attribute.type == onnx.AttributeProto.INT:
+                attribute.i = chance.choice(EXTREMES)
+        try:
+            import_model(changed)
+        except FrontendError:
+            refusals += 1
+    assert refusals > 100
+
+
+def test_random_bytes() -> None:
+    chance = random.Random(1)
+    for size in (1, 10, 100, 1000):
+        with pytest.raises(FrontendError):
+            import_model(chance.randbytes(size))
+
+
+def test_operator_sets() -> None:
+    refused(model_of(ADD, 6), "uses operator set 6; 7 to")
+    refused(model_of(ADD, 999), "uses operator set 999")
+    model = add_model()
+    model.opset_import.append(helper.make_opsetid("ai.onnx", 13))
+    refused(model, "at versions 18 and 13")
+    model = add_model()
+    model.opset_import.append(helper.make_opsetid("private.unused", 1))
+    assert import_model(model).output_names == ["y"]
+
+
+# --- graphs ---------------------------------------------------------------------------------------
+
+
+def test_all_unsupported_operators_are_listed_at_once() -> None:
+    model = model_of(
+        """
+        g (float[n] x) => (float[n] y) {
+          a = Frobnicate(x)
+          b = Relu(a)
+          c = Frobnicate(b)
+          d = TfIdfVectorizer(c)
+          y = Add(b, d)
+        }
+        """
+    )
+    model.graph.node[3].domain = "com.acme"
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        import_model(model)
+    assert "Frobnicate (ai.onnx 18): 2 nodes" in str(caught.value)
+    assert "TfIdfVectorizer (com.acme 1): 1 node" in str(caught.value)
+
+
+def test_unsupported_forms_are_listed_with_operators() -> None:
+    model = model_of(
+        """
+        g (float[1, 1, 4] x, int64[1] axes) => (float[n] y, float[n] z) {
+          a = ReduceSum(x, axes)
+          y = Relu(a)
+          b, z = MaxPool<kernel_shape = [2]>(x)
+        }
+        """
+    )
+    message = r"MaxPool \(.*positions.*ReduceSum \(ai.onnx 18\), since its axes \('axes'\)"
+    refused(model, message)
+
+
+def test_dead_nodes_are_left_out() -> None:
+    model = model_of("g (float[2] x) => (float[2] y) { z = NoSuchThing(x) y = Relu(x) }")
+    assert [n.op.name for n in import_model(model).graph.nodes] == ["constant", "maximum"]
+
+
+def test_nodes_out_of_order_are_sorted() -> None:
+    model = model_of("g (float[2] x) => (float[2] y) { a = Exp(x) b = Neg(a) y = Abs(b) }")
+    nodes = list(model.graph.node)[::-1]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    assert [n.op.name for n in import_model(model).graph.nodes] == ["exp", "neg", "abs"]
+
+
+GRAPHS: list[tuple[str, str]] = [
+    (
+        "{ a = Relu(b) b = Abs(a) y = Add(a, x) }",
+        "has a cycle of length 2 through 'Abs' .Abs., 'Relu' .Relu.",
+    ),
+    ("{ y = Relu(y) }", "has a cycle of length 1"),
+    ("{ y = Relu(nowhere) }", "'nowhere' is used by node 'Relu' .Relu. but is neither"),
+    ("{ z = Relu(x) }", "'y' is used as a graph output but is neither"),
+    ("{ y = Relu(x) y = Abs(x) }", "'y' is defined twice"),
+    ("{ x = Abs(x) y = Relu(x) }", "'x' is defined twice"),
+    ("{ y = Add(x) }", "has 1 inputs; version 14 of the operator takes 2 to 2"),
+    ("{ y = Relu(x, x) }", "has 2 inputs"),
+    ('{ y = LeakyRelu<alpha = "a">(x) }', "'alpha' of node .* is of type STRING, not FLOAT"),
+    ("{ y = Relu<beta = 1>(x) }", "has the attribute 'beta', which version 14"),
+    ("{ y = Cast<to = 99>(x) }", "has element type 99, which is not supported"),
+    ("{ y = Transpose<perm = [0, 1]>(x) }", "perm .0, 1. is not an order of 1 axes"),
+    ("{ y = Concat<axis = 4>(x, x) }", "Axis 4 is out of range for rank 1"),
+    ("{ y = MatMul(x, w3) }", "does not fit its inputs: 'matmul'"),
+    ("{ y = Conv(x, w3) }", "Its weight has rank 1; at least 3"),
+    ("{ y = Reshape(x, w3) }", "must be a list of integers but are of type f32"),
+    ("{ y = Slice(x, i0, i0, i0, i0) }", "One of its steps is 0"),
+    ("{ y = Constant<value_int = 1, value_float = 1.0>() }", "has 2 values where one is needed"),
+]
+
+
+@pytest.mark.parametrize(("body", "message"), GRAPHS)
+def test_wrong_graphs(body: str, message: str) -> None:
+    text = f"g (float[2] x) => (float[2] y) {body}"
+    initializers = {"w3": np.zeros(3, np.float32), "i0": np.zeros(1, np.int64)}
+    refused(model_of(text, initializers=initializers), message)
+
+
+WINDOWS: list[tuple[dict[str, Any], str]] = [
+    ({"strides": [0, 1]}, "strides .0, 1. must be 2 numbers of at least 1"),
+    ({"strides": [1]}, "strides .1. must be 2 numbers"),
+    ({"dilations": [1, -1]}, "dilations"),
+    ({"pads": [1, 1]}, "pads .1, 1. must be 4 numbers"),
+    ({"pads": [1 << 40, 0, 0, 0]}, "pads"),
+    ({"pads": [-9, 0, 0, 0]}, "crop|fit"),
+    ({"group": 0}, "group is 0"),
+    ({"group": 3}, "channels"),
+    ({"kernel_shape": [5, 5]}, "kernel_shape is .5, 5. but its weight"),
+    ({"auto_pad": "SOMEHOW"}, "'auto_pad' of node .* is 'SOMEHOW'; it must be one of"),
+]
+
+
+@pytest.mark.parametrize(("attributes", "message"), WINDOWS, ids=str)
+def test_wrong_windows(attributes: dict[str, Any], message: str) -> None:
+    x, weight = np.zeros((1, 2, 4, 4), np.float32), np.zeros((2, 2, 3, 3), np.float32)
+    model, _ = node_model("Conv", [x, weight], 13, (1,), **attributes)
+    refused(model, message)
+
+
+def test_kernel_larger_than_the_input() -> None:
+    model, _ = node_model("MaxPool", [np.zeros((1, 1, 3), np.float32)], 12, kernel_shape=[1 << 62])
+    refused(model, "kernel")
+    model, _ = node_model("MaxPool", [np.zeros((1, 1, 3), np.float32)], 12, kernel_shape=[7])
+    refused(model, "does not fit")
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs"),
+    [
+        ("Expand", [np.zeros(1, np.float32), np.array([1 << 40, 1 << 20])]),
+        ("Tile", [np.zeros(4, np.float32), np.array([1 << 60])]),
+        ("ConstantOfShape", [np.array([1 << 62, 1 << 62])]),
+        ("Range", [np.int64(0), np.int64(1 << 60), np.int64(1)]),
+    ],
+)
+def test_results_of_terabytes(op: str, inputs: list[Any]) -> None:
+    model, _ = node_model(op, inputs, 13, range(len(inputs)))
+    refused(model, "more than|too large|elements")
+
+
+@pytest.mark.parametrize(
+    "name", ["a" * 100_000, "q'uo\"te", "new\nline", "nul\0", "#include <x>", "é🙂", ";drop"]
+)
+def test_names_are_only_names(name: str) -> None:
+    model = add_model()
+    for value in (model.graph.input[0], model.graph.output[0]):
+        value.name = value.name + name
+    node = model.graph.node[0]
+    node.name, node.input[0], node.output[0] = name, "x" + name, "y" + name
+    module = import_model(model)
+    assert (module.input_names, module.output_names) == (["x" + name], ["y" + name])
+    origin = module.graph.nodes[-1].origin
+    assert origin.isprintable()
+    assert len(origin) <= 200
+    assert str(module)
+    node.input[0] = "gone" + name
+    refused(model, "gone")
+
+
+def test_inputs_that_are_no_tensors() -> None:
+    model = add_model()
+    model.graph.input[0].type.Clear()
+    model.graph.input[0].type.sequence_type.elem_type.tensor_type.elem_type = 1
+    refused(model, "Input 'x' is of kind 'sequence_type'; only tensors")
+    model = add_model()
+    model.graph.input[0].type.tensor_type.elem_type = 0
+    refused(model, "Input 'x' has element type UNDEFINED")
+
+
+def test_initializers_listed_as_inputs_are_constants() -> None:
+    model = add_model()
+    model.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [2]))
+    assert import_model(model).input_names == ["x"]
+
+
+# --- tensors --------------------------------------------------------------------------------------
+
+
+def damage_length(t: Any) -> None:
+    t.raw_data = t.raw_data[:-1]
+
+
+def negative_dim(t: Any) -> None:
+    t.dims[0] = -2
+
+
+def huge_dims(t: Any) -> None:
+    t.dims.extend([1 << 40, 1 << 40])
+
+
+def deep_rank(t: Any) -> None:
+    t.dims.extend([1] * 100)
+
+
+def no_type(t: Any) -> None:
+    t.data_type = 0
+
+
+def as_strings(t: Any) -> None:
+    t.data_type = TensorProto.STRING
+
+
+def wrong_field(t: Any) -> None:
+    t.ClearField("raw_data")
+    t.float_data.extend([1.0])
+
+
+TENSORS: list[tuple[Callable[[Any], None], str]] = [
+    (damage_length, "needs 8 bytes of data but has 7"),
+    (negative_dim, "has the negative dim -2"),
+    (huge_dims, "more than the limit"),
+    (deep_rank, "has rank 101; 64 is the most"),
+    (no_type, "has element type UNDEFINED"),
+    (as_strings, "holds strings"),
+    (wrong_field, "needs 2 entries in 'float_data' but has 1"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), TENSORS, ids=lambda x: getattr(x, "__name__", ""))
+@pytest.mark.parametrize("place", ["initializer", "attribute", "sparse"])
+def test_wrong_tensors(change: Callable[[Any], None], message: str, place: str) -> None:
+    model = add_model()
+    tensor = numpy_helper.from_array(WEIGHT, "w")
+    change(tensor)
+    del model.graph.initializer[:]
+    if place == "initializer":
+        model.graph.initializer.append(tensor)
+    elif place == "attribute":
+        model.graph.node.insert(0, helper.make_node("Constant", [], ["w"], value=tensor))
+    else:
+        indices = numpy_helper.from_array(np.array([0, 1]), "i")
+        model.graph.sparse_initializer.append(helper.make_sparse_tensor(tensor, indices, [2]))
+    refused(model, message)
+
+
+def test_sparse_tensors() -> None:
+    model = model_of("g (float[2, 3] x) => (float[2, 3] y) { y = Add(x, w) }")
+    values = numpy_helper.from_array(WEIGHT, "w")
+    for indices in (np.array([1, 5]), np.array([[0, 1], [1, 2]])):
+        del model.graph.sparse_initializer[:]
+        sparse = helper.make_sparse_tensor(values, numpy_helper.from_array(indices, "i"), [2, 3])
+        model.graph.sparse_initializer.append(sparse)
+        y = imported(model, {"x": np.zeros((2, 3), np.float32)})["y"]
+        np.testing.assert_array_equal(y, [[0, 1, 0], [0, 0, 2]])
+    for wrong in (np.array([1, 6]), np.array([-1, 0]), np.array([1]), np.array([[0, 1], [2, 0]])):
+        del model.graph.sparse_initializer[:]
+        sparse = helper.make_sparse_tensor(values, numpy_helper.from_array(wrong, "i"), [2, 3])
+        model.graph.sparse_initializer.append(sparse)
+        refused(model, "Sparse tensor 'w' has indices")
+
+
+@pytest.mark.parametrize("raw", [True, False])
+@pytest.mark.parametrize(
+    "code",
+    [c for c in TensorProto.DataType.values() if c not in (0, 8, 24, 25, 26, 27, 28)],
+    ids=TensorProto.DataType.Name,
+)
+def test_every_element_type(code: int, raw: bool) -> None:
+    dtype = helper.tensor_dtype_to_np_dtype(code)
+    array = np.array([[1, 0, 3], [2, 1, 5]], np.int64).astype(dtype)
+    tensor = numpy_helper.from_array(array, "w")
+    if not raw:
+        flat = array.astype(np.float64) if array.dtype.kind not in "c" else array
+        tensor = helper.make_tensor("w", code, array.shape, flat.reshape(-1))
+    info = helper.make_tensor_value_info("y", code, None)
+    node = helper.make_node("Identity", ["w"], ["y"])
+    graph = helper.make_graph([node], "g", [], [info], [tensor])
+    y = imported(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)]), {})["y"]
+    assert y.dtype == dtype
+    np.testing.assert_array_equal(y, array)
+
+
+# --- external data --------------------------------------------------------------------------------
+
+
+def external(folder: Path, location: str = "weights.bin", **keys: Any) -> Path:
+    """A model whose weight lies in ``location``."""
+    model = add_model()
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": location, **keys}.items():
+        tensor.external_data.add(key=key, value=str(value))
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    return folder / "model.onnx"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    inside = tmp_path / "inside"
+    (inside / "sub").mkdir(parents=True)
+    data = np.arange(4, dtype=np.float32).tobytes()
+    for place in (inside / "weights.bin", inside / "sub" / "weights.bin", tmp_path / "secret"):
+        place.write_bytes(data)
+    return inside
+
+
+@pytest.mark.parametrize(
+    ("location", "keys", "first"),
+    [
+        ("weights.bin", {}, 0),
+        ("weights.bin", {"offset": 8, "length": 8}, 2),
+        ("./sub//weights.bin", {"offset": 4, "checksum": "abc"}, 1),
+    ],
+)
+def test_external_data(folder: Path, location: str, keys: dict[str, Any], first: int) -> None:
+    path = external(folder, location, **keys)
+    y = imported(path, {"x": np.zeros(2, np.float32)})["y"]
+    np.testing.assert_array_equal(y, [first, first + 1])
+    by_bytes = import_model(path.read_bytes(), folder=folder)
+    assert by_bytes.output_names == ["y"]
+    refused(path.read_bytes(), "without a folder. Import it by its path")
+
+
+OUTSIDE = "is not a plain path inside the model's folder"
+
+
+@pytest.mark.parametrize(
+    ("location", "keys", "message"),
+    [
+        ("../secret", {}, OUTSIDE),
+        ("sub/../../secret", {}, OUTSIDE),
+        ("/etc/passwd", {}, OUTSIDE),
+        ("", {}, OUTSIDE),
+        (".", {}, OUTSIDE),
+        ("..\\secret", {}, OUTSIDE),
+        ("c:secret", {}, OUTSIDE),
+        ("new\nline", {}, OUTSIDE),
+        ("a/" * 40 + "b", {}, OUTSIDE),
+        ("absent.bin", {}, "No such file"),
+        ("sub", {}, "is no file|Is a directory"),
+        ("weights.bin/x", {}, "Not a directory"),
+        ("weights.bin", {"offset": 12}, "which holds 16. Fetch the complete file"),
+        ("weights.bin", {"offset": 1 << 62}, "which holds 16"),
+        ("weights.bin", {"offset": 1 << 70}, "is not a byte count"),
+        ("weights.bin", {"offset": "-4"}, "is not a byte count"),
+        ("weights.bin", {"offset": "4_0"}, "is not a byte count"),
+        ("weights.bin", {"length": 4}, "needs 8 bytes but its external data declares 4"),
+        ("weights.bin", {"basepath": "/"}, "has the key 'basepath', which is unknown"),
+    ],
+)
+def test_unsafe_external_data(
+    folder: Path, location: str, keys: dict[str, Any], message: str
+) -> None:
+    refused(external(folder, location, **keys), message)
+
+
+def test_links_are_not_followed(folder: Path, tmp_path: Path) -> None:
+    (folder / "link").symlink_to(tmp_path / "secret")
+    (folder / "linked").symlink_to(tmp_path)
+    (folder / "loop").symlink_to("loop")
+    for location in ("link", "linked/secret", "loop"):
+        refused(external(folder, location), "cannot be opened without following links")
+    os.link(tmp_path / "secret", folder / "hard")
+    refused(external(folder, "hard"), re.escape("has several names (hard links)"))
+
+
+def test_devices_and_pipes_are_refused(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    refused(external(folder, "pipe"), "is no file")
+
+
+def test_a_folder_reached_by_a_link_is_resolved_once(folder: Path, tmp_path: Path) -> None:
+    external(folder)
+    (tmp_path / "alias").symlink_to(folder)
+    y = imported(tmp_path / "alias" / "model.onnx", {"x": np.zeros(2, np.float32)})["y"]
+    np.testing.assert_array_equal(y, [0, 1])
+
+
+@pytest.mark.parametrize("place", ["attribute", "sparse values", "sparse indices", "branch"])
+def test_external_data_has_one_choke_point(folder: Path, place: str) -> None:
+    """Tensors in attributes, sparse tensors and sub-graphs are checked like initialisers."""
+    model = add_model()
+    del model.graph.initializer[:]
+    tensor = TensorProto(name="w", data_type=1, dims=[2], data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="../secret")
+    whole = numpy_helper.from_array(np.array([0, 1]), "i")
+    constant = helper.make_node("Constant", [], ["w"], value=tensor)
+    if place == "attribute":
+        model.graph.node.insert(0, constant)
+    elif place == "branch":
+        branch = helper.make_graph([constant], "b", [], [helper.make_empty_tensor_value_info("w")])
+        condition = numpy_helper.from_array(np.array(True), "c")
+        model.graph.initializer.append(condition)
+        node = helper.make_node("If", ["c"], ["w"], then_branch=branch, else_branch=branch)
+        model.graph.node.insert(0, node)
+    else:
+        values, indices = numpy_helper.from_array(WEIGHT, "w"), whole
+        if place == "sparse values":
+            values = tensor
+        else:
+            tensor.data_type, tensor.name = TensorProto.INT64, "i"
+            indices = tensor
+        model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [2]))
+    refused(model, OUTSIDE, folder=folder)
+
+
+def test_external_data_is_mapped_not_copied(folder: Path) -> None:
+    path = external(folder)
+    (folder / "weights.bin").write_bytes(np.arange(1 << 16, dtype=np.float32).tobytes())
+    model = onnx.load(path, load_external_data=False)
+    model.graph.initializer[0].dims[0] = 1 << 16
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1 << 16
+    path.write_bytes(model.SerializeToString())
+    module = import_model(path)
+    (constant,) = (n for n in module.graph.nodes if n.op.name == "constant")
+    array: Any = module.constants[constant.op.data]  # type: ignore[attr-defined]
+    while isinstance(array, np.ndarray):
+        assert not array.flags.owndata
+        array = array.base
+    assert isinstance(array, memoryview)
