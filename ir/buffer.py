@@ -17,8 +17,9 @@ SCOPES = ("global", "workspace", "register", "shared")
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Buffer(Term):
-    """``scope``: ``global`` (kernel argument), ``workspace`` (scratch of one task), ``register`` (every index is
-    constant once loops are unrolled, so that it lives in SSA values), ``shared`` (of a GPU block).
+    """``scope``: ``global`` (kernel argument), ``workspace`` (scratch of one task), ``register``
+    (every index is constant once loops are unrolled, so that it lives in SSA values), ``shared``
+    (of a GPU block).
 
     Names are unique within a kernel.
     """

@@ -8,13 +8,14 @@ Expressions are immutable and hash-consed: equal means identical. Two worlds sha
   floor-divisions, remainders, minima, maxima, broadcasts and values read from memory. Integers of
   unbounded size; ``+ - *`` on them build that form, ``floordiv`` and friends live in
   :mod:`tilewright.ir.simplify`, which also knows bounds.
-* **value** expressions (every other dtype): what a kernel computes. The grammar is closed: constants,
-  reads, scalars bound by the context, unary and binary arithmetic, comparisons, ``select``, ``guard``,
-  casts and calls of math functions. Integer arithmetic wraps, integer division truncates and never
-  traps (division by zero gives 0), shifts are taken modulo the width.
+* **value** expressions (every other dtype): what a kernel computes. The grammar is closed:
+  constants, reads, scalars bound by the context, unary and binary arithmetic, comparisons,
+  ``select``, ``guard``, casts and calls of math functions. Integer arithmetic wraps, integer
+  division truncates and never traps (division and remainder by zero give 0), shifts are taken
+  modulo the width, ``min`` and ``max`` give NaN if an operand is NaN.
 
-Text form: ``4*i + j``, ``(i + 3) // 4``, ``i % 4``, ``min(a, b)``, ``x[i, j]``, ``(a + b)``, ``f32(1.5)``,
-``cast(x, f32)``, ``select(c, a, b)``, ``guard(c, a, b)``, ``exp(x)``.
+Text form: ``4*i + j``, ``(i + 3) // 4``, ``i % 4``, ``min(a, b)``, ``x[i, j]``, ``(a + b)``,
+``f32(1.5)``, ``cast(x, f32)``, ``select(c, a, b)``, ``guard(c, a, b)``, ``exp(x)``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -51,8 +52,9 @@ BINARY_OPS = (
 )  # fmt: skip
 COMPARE_OPS = ("eq", "ne", "lt", "le", "gt", "ge")
 MATH_FUNCTIONS = (
-    "exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan",
-    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid", "pow", "fma",
+    "exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan",
+    "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid",
+    "pow", "fma",
 )  # fmt: skip
 INFIX = {
     "add": "+",
@@ -126,7 +128,8 @@ class Const(Expr):
 class Symbol(Expr):
     """A dim known only at run time: ``lo <= value <= hi`` and a multiple of ``multiple``.
 
-    ``hint`` is the value that heuristics should expect. ``hi`` is ``UNBOUNDED`` where nothing is known.
+    ``hint`` is the value that heuristics should expect. ``hi`` is ``UNBOUNDED`` where nothing is
+    known.
     """
 
     name: str
@@ -168,7 +171,8 @@ class Scalar(Expr):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Poly(Expr):
-    """A canonical polynomial: ``terms`` is a sorted tuple of (monomial, coefficient), never a lone atom.
+    """A canonical polynomial: ``terms`` is a sorted tuple of (monomial, coefficient), never a lone
+    atom.
 
     A monomial is a sorted tuple of atoms (with repetition); the constant term has the empty one.
     """
@@ -184,8 +188,8 @@ class Poly(Expr):
 class IndexOp(Expr):
     """An opaque atom of index arithmetic: ``floordiv``, ``mod``, ``min``, ``max`` or ``bcast``.
 
-    ``floordiv`` and ``mod`` round to minus infinity and have positive divisors. ``bcast(a, b)`` is the
-    extent of two dims broadcast together: ``b`` where ``a`` is 1, else ``a``.
+    ``floordiv`` and ``mod`` round to minus infinity and have positive divisors. ``bcast(a, b)`` is
+    the extent of two dims broadcast together: ``b`` where ``a`` is 1, else ``a``.
     """
 
     op: str
@@ -244,7 +248,9 @@ class Select(Expr):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Guard(Expr):
-    """``x`` where ``condition`` holds, else ``other``; ``x`` is not evaluated where it does not hold."""
+    """``x`` where ``condition`` holds, else ``other``; ``x`` is not evaluated where it does not
+    hold.
+    """
 
     condition: Expr
     x: Expr
@@ -257,7 +263,9 @@ class Guard(Expr):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Cast(Expr):
-    """A conversion; float to integer truncates and saturates, NaN gives 0; to and from ``index`` too."""
+    """A conversion; float to integer truncates and saturates, NaN gives 0; to and from ``index``
+    too.
+    """
 
     x: Expr
     dtype: DType
@@ -284,7 +292,7 @@ class Read(Expr):
         return self.buffer.dtype
 
 
-# --- construction -----------------------------------------------------------------------------------
+# --- construction ---------------------------------------------------------------------------------
 
 
 def const(value: int | float | bool, dtype: DType) -> Const:
@@ -425,7 +433,7 @@ def _recombined(monomial: Monomial, terms: dict[Monomial, int]) -> Expr | None:
     return None
 
 
-# --- traversal --------------------------------------------------------------------------------------
+# --- traversal ------------------------------------------------------------------------------------
 
 
 def children(e: Expr) -> tuple[Expr, ...]:
@@ -479,7 +487,7 @@ def all_variables(items: Iterable[Expr]) -> frozenset[Expr]:
 
 Rebuild = Callable[[Expr, Sequence[Expr]], Expr]
 
-# --- text -------------------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 
 
 @memoised

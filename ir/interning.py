@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hash-consing: building the same immutable term twice gives the same object.
 
-Terms made of terms can then be compared with ``is``, used as keys of memo tables, and shared freely;
-equality of arbitrarily large expressions costs one pointer comparison.
+Terms made of terms can then be compared with ``is``, used as keys of memo tables, and shared
+freely; equality of arbitrarily large expressions costs one pointer comparison.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 _terms: "WeakValueDictionary[tuple[Any, ...], Any]" = WeakValueDictionary()
 # The references behind the dictionary: looking one up here costs no Python call.
-_references = _terms.data
+_references: dict[tuple[Any, ...], Any] = cast(Any, _terms).data
 _lock = Lock()
 
 

@@ -5,8 +5,8 @@ A layout is an order of the logical axes, plus integer blocks that are split off
 innermost, in sequence. A blocked axis is padded to a multiple of its block; the padding lanes of a
 constant are zero. Row-major is the identity order without blocks.
 
-Text: ``{0,2,3,1}`` is channels-last for a logical NCHW tensor; ``{0,2,3,1;0:16}`` stores a logical OIHW
-weight as [O/16][H][W][I][16].
+Text: ``{0,2,3,1}`` is channels-last for a logical NCHW tensor; ``{0,2,3,1;0:16}`` stores a logical
+OIHW weight as [O/16][H][W][I][16].
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from tilewright.ir.simplify import ceildiv, floordiv, mod
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Layout(Term):
-    """``order``: logical axes, outermost first; ``blocks``: (axis, factor) pairs, outermost first."""
+    """``order``: logical axes, ``blocks``: (axis, factor) pairs, both outermost first."""
 
     order: tuple[int, ...]
     blocks: tuple[tuple[int, int], ...] = ()

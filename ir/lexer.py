@@ -145,7 +145,7 @@ class Cursor:
             self.fail(f"The string {raw} has an escape that JSON does not know.", token)
 
     def separated(self, item: Callable[[], T], closing: str) -> list[T]:
-        """Items with commas between them, and maybe one after the last, up to and over ``closing``."""
+        """Items with commas between them, maybe one after the last, up to and over ``closing``."""
         items: list[T] = []
         while not self.accept(closing):
             items.append(item())

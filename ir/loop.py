@@ -18,22 +18,24 @@ The whole grammar::
            | Output(buffer, number)              output y: f32[n,10] as 0
            | Launch(kernel, args, ...)           launch @k(x, w, y; n) tasks t work w workspace b
 
-A loop runs from 0 to the extent of its variable. A :class:`Block` says which point of which stage the
-statements inside it compute: ``part`` is ``map``, ``init``, ``update`` or ``copy``. It is what the legality proof
-reads: the loops around a block give the order, the accesses inside it the memory.
+A loop runs from 0 to the extent of its variable. A :class:`Block` says which point of which stage
+the statements inside it compute: ``part`` is ``map``, ``init``, ``update`` or ``copy``. It is what
+the legality proof reads: the loops around a block give the order, the accesses inside it the
+memory.
 
-Loop kinds: ``serial``, ``parallel`` (iterations are independent tasks), ``vectorized`` (constant extent, all
-iterations at once), ``unrolled`` (constant extent), or a GPU axis such as ``block.x`` and ``thread.x``.
+Loop kinds: ``serial``, ``parallel`` (iterations are independent tasks), ``vectorized`` (constant
+extent, all iterations at once), ``unrolled`` (constant extent), or a GPU axis such as ``block.x``
+and ``thread.x``.
 
-A GPU kernel is said with the meaning that loops have anyway: block loops outermost, inside them the threads' loops, several one
-after another, each a phase of the block; what stands between them (serial loops, conditions, allocations) all threads of the
-block go through together. So an interpreter and a proof read it like any other kernel, and a barrier says only that the code
-may not let a thread go on to the next phase early. Code generation runs all phases in one set of threads.
+A GPU kernel is said with the meaning that loops have anyway: block loops outermost, inside them the
+threads' loops, several one after another, each a phase of the block; what stands between them
+(serial loops, conditions, allocations) all threads of the block go through together. So an
+interpreter and a proof read it like any other kernel, and a barrier says only that the code may not
+let a thread go on to the next phase early. Code generation runs all phases in one set of threads.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Union
 
 from tilewright.ir.buffer import Buffer, buffer
 from tilewright.ir.dtypes import I64
@@ -70,7 +72,7 @@ class Seq(Stmt):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class For(Stmt):
-    """``body`` for every value of ``var`` from 0 to its extent; ``kind`` is one of ``LOOP_KINDS``."""
+    """``body`` for every value of ``var``, from 0 up; ``kind`` is one of ``LOOP_KINDS``."""
 
     var: Var
     kind: str
@@ -122,7 +124,9 @@ class Alloc(Stmt):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Block(Stmt):
-    """``body`` computes ``part`` of ``stage`` at ``point``: its axes, for an update followed by its reduce axes."""
+    """``body`` computes ``part`` of ``stage`` at ``point``: its axes, for an update followed by its
+    reduce axes.
+    """
 
     stage: str
     part: str
@@ -132,12 +136,16 @@ class Block(Stmt):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Barrier(Stmt):
-    """All threads of a GPU block have come here, and see what the others wrote; it stands between loops over threads."""
+    """All threads of a GPU block have come here, and see what the others wrote; it stands between
+    loops over threads.
+    """
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Require(Stmt):
-    """End the run with an error unless ``condition`` holds; ``{0}``, ``{1}`` in the message stand for ``values``."""
+    """End the run with an error unless ``condition`` holds; ``{0}``, ``{1}`` in the message stand
+    for ``values``.
+    """
 
     condition: Expr
     message: str
@@ -164,8 +172,9 @@ class Output(Stmt):
 class Launch(Stmt):
     """Run ``kernel`` on ``buffers`` (inputs, then outputs) and ``scalars`` (its symbols, in order).
 
-    ``tasks`` is the extent of its parallel loop, ``work`` an estimate of its cost in nanoseconds on one core (small
-    work runs on the calling thread), ``workspace`` the scratch bytes of one task. ``origin`` names the model's nodes.
+    ``tasks`` is the extent of its parallel loop, ``work`` an estimate of its cost in nanoseconds on
+    one core (small work runs on the calling thread), ``workspace`` the scratch bytes of one task.
+    ``origin`` names the model's nodes.
     """
 
     kernel: str
@@ -181,8 +190,9 @@ class Launch(Stmt):
 class Kernel(Term):
     """A kernel: arguments, the stages it has to compute, and loop IR that computes them.
 
-    Arguments of the compiled function, in order: ``inputs``, ``outputs``, then ``symbols`` as integers. The body's
-    outermost loop, if parallel, is the task loop. ``stages`` is the specification that the proof holds ``body`` to.
+    Arguments of the compiled function, in order: ``inputs``, ``outputs``, then ``symbols`` as
+    integers. The body's outermost loop, if parallel, is the task loop. ``stages`` is the
+    specification that the proof holds ``body`` to.
     """
 
     name: str
@@ -214,9 +224,10 @@ class Kernel(Term):
 class HostProgram(Term):
     """The program that runs a model: loop IR of kind ``host``.
 
-    ``inputs`` and ``outputs`` are the model's, ``constants`` the buffers bound at load time. The shape of the input
-    ``x`` is the buffer ``x.shape`` (i64, one dim) in :func:`shape_buffer`. ``arena`` is the size in bytes of the arena,
-    an expression over ``symbols``, which the body binds with ``let`` before anything else.
+    ``inputs`` and ``outputs`` are the model's, ``constants`` the buffers bound at load time. The
+    shape of the input ``x`` is the buffer ``x.shape`` (i64, one dim) in :func:`shape_buffer`.
+    ``arena`` is the size in bytes of the arena, an expression over ``symbols``, which the body
+    binds with ``let`` before anything else.
     """
 
     name: str
@@ -234,11 +245,11 @@ class HostProgram(Term):
     __repr__ = __str__
 
 
-Function = Union[Kernel, HostProgram]
+Function = Kernel | HostProgram
 
 
 def shape_buffer(source: Buffer) -> Buffer:
-    """The buffer that holds the run-time shape of a host program's input: ``x.shape``, one i64 for each dim."""
+    """The buffer ``x.shape`` with the run-time shape of an input ``x``, one i64 for each dim."""
     return buffer(f"{source.name}.shape", tensor(I64, (source.rank,)))
 
 
@@ -325,10 +336,11 @@ def map_stmt(
     on_stmt: Callable[[Stmt], Stmt | None] = lambda _: None,
     on_expr: Callable[[Expr], Expr] | None = None,
 ) -> Stmt:
-    """Rebuild ``s``: ``on_stmt`` sees every statement first and may replace it whole; ``on_expr`` maps expressions.
+    """Rebuild ``s``: ``on_stmt`` sees every statement first and may replace it whole; ``on_expr``
+    maps expressions.
 
-    Buffers and loop variables are kept; to change those, replace the statements that bind them. What does not change is
-    returned as it is.
+    Buffers and loop variables are kept; to change those, replace the statements that bind them.
+    What does not change is returned as it is.
     """
     replaced = on_stmt(s)
     if replaced is not None:
@@ -380,7 +392,9 @@ def _rebuilt(s: Stmt, inner: list[Stmt], on_expr: Callable[[Expr], Expr]) -> Stm
 
 
 def substitute_stmt(s: Stmt, replacements: dict[Expr, Expr]) -> Stmt:
-    """Replace variables by expressions in all expressions of ``s``, extents of loop variables included."""
+    """Replace variables by expressions in all expressions of ``s``, extents of loop variables
+    included.
+    """
     if not replacements:
         return s
     memo: dict[Expr, Expr] = {}

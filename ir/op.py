@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Op definitions: the base class and the registry.
 
-An op is defined in one place: a frozen dataclass whose fields are its typed attributes, in a file of
-``tilewright.ir.ops``. Subclassing registers it under its ``name``. It gives
+An op is defined in one place: a frozen dataclass whose fields are its typed attributes, in a file
+of ``tilewright.ir.ops``. Subclassing registers it under its ``name``. It gives
 
 * ``infer``: the result types from the operand types, or one clear TypeInferenceError;
 * ``reference``: the same computation in numpy, the oracle of the tests;
-* ``stages``: the computation as stages (:mod:`tilewright.ir.stage`), or ``decompose``: the op said in other ops;
-* ``samples``: operand types and attributes for the generic tests, which hold ``stages`` to ``reference`` and
-  compiled code to both.
+* ``stages``: the computation as stages (:mod:`tilewright.ir.stage`), or ``decompose``: the op said
+  in other ops;
+* ``samples``: operand types and attributes for the generic tests, which hold ``stages`` to
+  ``reference`` and compiled code to both.
 
-Attributes are ints, floats, strings, bools, DTypes, index expressions (symbolic dims), constants' handles, None, or
-tuples of these: what the text form can carry.
+Attributes are ints, floats, strings, bools, DTypes, index expressions (symbolic dims), constants'
+handles, None, or tuples of these: what the text form can carry.
 """
 
 import re
@@ -41,9 +42,10 @@ Requirement = tuple[Expr, str, tuple[Expr, ...]]
 class Sample:
     """One case for the generic tests: an op, its operand types, and how to fill them.
 
-    ``fill`` names a filling of the test's table: ``normal``, ``positive``, ``integers`` (small integers: contractions are
-    exact), ``unit`` (within -1 and 1), ``special`` (NaN, infinities, signed zeros, subnormals among normal numbers), ``bool``,
-    or ``indices:N`` (integers from -N to N-1); one for all operands or one for each.
+    ``fill`` names a filling of the test's table: ``normal``, ``positive``, ``integers`` (small
+    integers: contractions are exact), ``unit`` (within -1 and 1), ``special`` (NaN, infinities,
+    signed zeros, subnormals among normal numbers), ``bool``, or ``indices:N`` (integers from -N to
+    N-1); one for all operands or one for each.
     """
 
     op: "Op"
@@ -55,8 +57,8 @@ class Sample:
 class Op:
     """Base of all ops. ``name`` is the op's word in the text form.
 
-    ``effects`` is true for an op that must stay even if nothing uses its results. ``regions`` is how many sub-graphs a
-    node of this op holds.
+    ``effects`` is true for an op that must stay even if nothing uses its results. ``regions`` is
+    how many sub-graphs a node of this op holds.
     """
 
     name: ClassVar[str] = ""
@@ -81,11 +83,16 @@ class Op:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[TensorType, ...]:
-        """The result types; layouts of the results are row-major. TypeInferenceError if the operands do not fit."""
+        """The result types; layouts of the results are row-major.
+
+        TypeInferenceError if the operands do not fit.
+        """
         raise NotImplementedError(self.name)
 
     def requirements(self, operands: Sequence[TensorType]) -> tuple[Requirement, ...]:
-        """What ``infer`` could not decide about dims and must hold at run time, as the host program's ``require``."""
+        """What ``infer`` could not decide about dims and must hold at run time, as the host
+        program's ``require``.
+        """
         return ()
 
     def reference(self, *operands: Array) -> tuple[Array, ...]:

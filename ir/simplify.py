@@ -2,12 +2,13 @@
 """Simplifying constructors and bounds of index expressions.
 
 Sums and products are canonical by construction (:mod:`tilewright.ir.expr`); this module adds the
-operations that need to know ranges: ``floordiv((16*i + j), 16)`` is ``i`` because ``j < 16``. Ranges come
-from the atoms themselves: a loop variable lies in ``[0, extent)``, a symbol in ``[lo, hi]``. So every
-function here is context-free and its results can be memoised.
+operations that need to know ranges: ``floordiv((16*i + j), 16)`` is ``i`` because ``j < 16``.
+Ranges come from the atoms themselves: a loop variable lies in ``[0, extent)``, a symbol in ``[lo,
+hi]``. So every function here is context-free and its results can be memoised.
 
 Bounds are found by eliminating loop variables, innermost first, at the end of their range where the
-polynomial is monotone in them, then floor-divisions (``c*(a//c)`` lies in ``[a-c+1, a]``), then symbols.
+polynomial is monotone in them, then floor-divisions (``c*(a//c)`` lies in ``[a-c+1, a]``), then
+symbols. Bounds, constructors and substitution call each other, and so are one module.
 """
 
 import math
@@ -53,11 +54,13 @@ INFINITY = math.inf
 Bound = int | float
 
 
-# --- bounds -----------------------------------------------------------------------------------------
+# --- bounds ---------------------------------------------------------------------------------------
 
 
 def bounds(e: Expr) -> tuple[Bound, Bound]:
-    """A constant interval that contains every value of the index expression ``e``, as (least, greatest)."""
+    """A constant interval that contains every value of the index expression ``e``, as (least,
+    greatest).
+    """
     return lower(e), upper(e)
 
 
@@ -98,9 +101,11 @@ def known_equal(a: Operand, b: Operand) -> bool | None:
 
 
 def _extreme(e: Expr, least: bool) -> Bound:
-    """The least (or greatest) value of ``e`` by elimination of its variables, then interval arithmetic.
+    """The least (or greatest) value of ``e`` by elimination of its variables, then interval
+    arithmetic.
 
-    The two ends are kept apart: computing both for every relaxation would double the work at every level.
+    The two ends are kept apart: computing both for every relaxation would double the work at every
+    level.
     """
     partial, _ = _eliminate(e, lambda v: isinstance(v, Var), least)
     candidates = [partial] if partial is not e else []
@@ -110,7 +115,8 @@ def _extreme(e: Expr, least: bool) -> Bound:
 
 
 def eliminate(e: Expr, which: Callable[[Var], bool], least: bool) -> Expr | None:
-    """Replace the variables ``which`` selects by the end of their range that minimises (or maximises) ``e``.
+    """Replace the variables ``which`` selects by the end of their range that minimises (or
+    maximises) ``e``.
 
     Returns None where ``e`` is not known to be monotone in one of them.
     """
@@ -228,7 +234,9 @@ def _sum_end(terms: tuple[tuple[Monomial, int], ...], least: bool) -> Bound:
 
 
 def _relax_floordiv(terms: tuple[tuple[Monomial, int], ...], least: bool) -> Expr | None:
-    """Bound a term ``k*(a//c)`` with constant ``c`` dividing ``k`` by ``k/c`` times an end of ``[a-c+1, a]``."""
+    """Bound a term ``k*(a//c)`` with constant ``c`` dividing ``k`` by ``k/c`` times an end of
+    ``[a-c+1, a]``.
+    """
     for monomial, coefficient in terms:
         if len(monomial) != 1:
             continue
@@ -245,7 +253,8 @@ def _relax_floordiv(terms: tuple[tuple[Monomial, int], ...], least: bool) -> Exp
 
 
 def _relax_extremum(terms: tuple[tuple[Monomial, int], ...], least: bool) -> list[Expr]:
-    """Bound a term ``k*min(a, b)`` (or max) by each of its arms, where that bounds from the wanted side.
+    """Bound a term ``k*min(a, b)`` (or max) by each of its arms, where that bounds from the wanted
+    side.
 
     A remainder ``a % b`` is bounded by ``b - 1``.
     """
@@ -305,7 +314,7 @@ def multiple_of(e: Expr) -> int:
     return 1
 
 
-# --- constructors -----------------------------------------------------------------------------------
+# --- constructors ---------------------------------------------------------------------------------
 
 
 def floordiv(a: Operand, b: Operand) -> Expr:
@@ -354,7 +363,7 @@ def ceildiv(a: Operand, b: Operand) -> Expr:
 
 
 def _split(a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    """``a == b * quotient + remainder`` with every term that ``b`` divides exactly in the quotient."""
+    """``a == b * quotient + remainder``, the terms that ``b`` divides being in the quotient."""
     divisor = terms_of(b)
     if len(divisor) != 1:
         return (ONE, ZERO) if a is b else (ZERO, a)
@@ -384,7 +393,9 @@ def _without(monomial: Monomial, atoms: Monomial) -> Monomial | None:
 
 
 def _reduce_fraction(a: Expr, b: int, quotient: Expr) -> tuple[Expr, Expr, Expr]:
-    """Divide both sides of ``a // b`` by a common factor, leaving out a remainder smaller than the factor."""
+    """Divide both sides of ``a // b`` by a common factor, leaving out a remainder smaller than the
+    factor.
+    """
     factors = [math.gcd(b, c * math.prod(multiple_of(x) for x in m)) for m, c in terms_of(a)]
     for common in sorted({f for f in factors if f > 1}, reverse=True):
         parts = {m: c for (m, c), f in zip(terms_of(a), factors, strict=True) if f % common == 0}
@@ -417,7 +428,9 @@ def maximum(a: Operand, b: Operand) -> Expr:
 
 
 def bcast(a: Operand, b: Operand) -> Expr:
-    """The extent of two dims broadcast together; equal dims or a dim of 1 simplify, nothing is assumed."""
+    """The extent of two dims broadcast together; equal dims or a dim of 1 simplify, nothing is
+    assumed.
+    """
     a, b = index(a), index(b)
     if a is b or b is ONE:
         return a
@@ -462,7 +475,9 @@ _PREDICATES: dict[str, Callable[[Bound, Bound], bool | None]] = {
 
 def compare(op: str, a: Operand, b: Operand) -> Expr:
     """A comparison; decided at once where the bounds of two index expressions tell."""
-    if isinstance(a, Expr) and a.dtype is not INDEX or isinstance(b, Expr) and b.dtype is not INDEX:
+    if (isinstance(a, Expr) and a.dtype is not INDEX) or (
+        isinstance(b, Expr) and b.dtype is not INDEX
+    ):
         from_value = a if isinstance(a, Expr) else b
         assert isinstance(from_value, Expr)
         x, y = _values(a, b, from_value)
@@ -516,12 +531,12 @@ def cast(x: Expr, dtype: DType) -> Expr:
         return x
     if isinstance(x, Const) and x.dtype.is_integer:
         number = int(x.literal)
-        if dtype.is_float or dtype.is_integer and dtype.min <= number <= dtype.max:
+        if dtype.is_float or (dtype.is_integer and dtype.min <= number <= dtype.max):
             return const(number, dtype)
     return Cast(x, dtype)
 
 
-# --- rewriting --------------------------------------------------------------------------------------
+# --- rewriting ------------------------------------------------------------------------------------
 
 
 def rewrite(
@@ -595,8 +610,12 @@ def substitute(e: Expr, replacements: Mapping[Expr, Expr]) -> Expr:
 
 
 def evaluate(e: Expr, values: Mapping[str, int]) -> int:
-    """The value of an index expression, given its symbols and variables by name; KeyError if one is missing."""
-    names = {v: index(values[v.name]) for v in free_variables(e) if isinstance(v, Symbol | Var)}
+    """The value of an index expression, given its symbols and variables by name; KeyError if one is
+    missing.
+    """
+    names: dict[Expr, Expr] = {
+        v: index(values[v.name]) for v in free_variables(e) if isinstance(v, Symbol | Var)
+    }
     result = substitute(e, names)
     if not isinstance(result, Const):
         raise KeyError(f"'{e}' still depends on '{result}'.")
@@ -604,7 +623,9 @@ def evaluate(e: Expr, values: Mapping[str, int]) -> int:
 
 
 def hinted(e: Expr) -> int:
-    """The value that heuristics should expect: every symbol at its hint, every variable at its last value."""
+    """The value that heuristics should expect: every symbol at its hint, every variable at its last
+    value.
+    """
     names: dict[Expr, Expr] = {}
     for v in free_variables(e):
         if isinstance(v, Symbol):

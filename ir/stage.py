@@ -4,22 +4,23 @@
 A computation is a list of stages, each writing its own buffers at every point of its axes:
 
 * **map**: ``out[axes] = value``;
-* **reduce**: a monoid over a tuple. For every point of ``axes`` the accumulators start at ``init``; each point
-  of ``reduce_axes`` replaces them by ``combine``, an expression over the accumulators (:class:`Scalar` named
-  as in ``accumulators``) and reads; the result is stored. Arg-max, mean-and-variance and contractions are all
-  this. Reduction order is the row-major order of ``reduce_axes`` unless a schedule that the numeric policy
-  allows says otherwise.
-* **scan**: like reduce over one ordered axis, but the accumulators are stored at every step: the scanned axis
-  is the last of ``axes``. ``exclusive`` stores before the step.
-* **scatter**: for every point of ``reduce_axes``, in row-major order, ``out[targets] = combine``, where the
-  accumulators name the old values at ``targets``; ``init`` is the value of every cell before.
+* **reduce**: a monoid over a tuple. For every point of ``axes`` the accumulators start at ``init``;
+  each point of ``reduce_axes`` replaces them by ``combine``, an expression over the accumulators
+  (:class:`Scalar` named as in ``accumulators``) and reads; the result is stored. Arg-max,
+  mean-and-variance and contractions are all this. Reduction order is the row-major order of
+  ``reduce_axes`` unless a schedule that the numeric policy allows says otherwise.
+* **scan**: like reduce over one ordered axis, but the accumulators are stored at every step: the
+  scanned axis is the last of ``axes``. ``exclusive`` stores before the step.
+* **scatter**: for every point of ``reduce_axes``, in row-major order, ``out[targets] = combine``,
+  where the accumulators name the old values at ``targets``; ``init`` is the value of every cell
+  before.
 * **opaque**: loop IR written directly (``body``); nothing but its effects is known. It has no
   accumulators and no values; its text is followed by the body in braces.
 
 Text::
 
     map relu(n in batch, c in 64) -> relu[n, c] = max(x[n, c], f32(0.0))
-    reduce mm(m in 128, n in 64; k in 256) -> mm[m, n] : acc = f32(0.0) then (acc + (a[m, k] * b[k, n]))
+    reduce mm(m in 8, n in 64; k in 6) -> mm[m, n] : acc = f32(0.0) then (acc + (a[m, k] * b[k, n]))
 """
 
 from collections.abc import Mapping
@@ -41,8 +42,9 @@ KINDS = ("map", "reduce", "scan", "scatter", "opaque")
 class Stage(Term):
     """One stage of a computation; see the module docstring for the meaning of each kind.
 
-    ``outputs[i]`` is written at ``targets`` with ``values[i]`` (map) or the i-th accumulator (others). ``targets``
-    are the indices of the written cell in terms of ``axes``: usually the axes themselves.
+    ``outputs[i]`` is written at ``targets`` with ``values[i]`` (map) or the i-th accumulator
+    (others). ``targets`` are the indices of the written cell in terms of ``axes``: usually the axes
+    themselves.
     """
 
     kind: str
@@ -91,7 +93,9 @@ class Stage(Term):
 
 
 def map_stage(name: str, axes: tuple[Var, ...], output: Buffer, value: Expr) -> Stage:
-    """``output[axes] = value`` for every point of ``axes``, whose extents are the shape of ``output``."""
+    """``output[axes] = value`` for every point of ``axes``, whose extents are the shape of
+    ``output``.
+    """
     return Stage("map", name, axes, (), (output,), axes, (), (), (value,))
 
 

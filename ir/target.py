@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The description of what code is generated for: architecture, features, vector width, registers, caches, cores.
+"""The description of what code is generated for: architecture, features, vector width, registers,
+caches, cores.
 
 Passes, schedules and backends ask the :class:`Target` and never compare names. Text:
-``ARCH[-LEVEL][+feature...][,cores=N]``, e.g. ``native``, ``x86-64-v3``, ``aarch64+dotprod,cores=4``; for GPUs ``opencl``
-or ``cuda-sm80``.
+``ARCH[-LEVEL][+feature...][,cores=N]``, e.g. ``native``, ``x86-64-v3``,
+``aarch64+dotprod,cores=4``; for GPUs ``opencl`` or ``cuda-sm80``.
 """
 
 import os
@@ -31,9 +32,10 @@ _TEXT = re.compile(
 class Target:
     """Build it with :func:`parse_target`.
 
-    ``arch`` is ``x86-64``, ``aarch64``, ``opencl`` or ``cuda``; ``features`` are LLVM's names, sorted, of a CUDA target its
-    level (``sm80``); ``cores`` is the number of cores that schedules are made for; ``vector_bits`` and ``registers`` describe
-    one vector register file; ``l1``, ``l2``, ``l3`` are cache sizes in bytes (of one core, l3 shared).
+    ``arch`` is ``x86-64``, ``aarch64``, ``opencl`` or ``cuda``; ``features`` are LLVM's names,
+    sorted, of a CUDA target its level (``sm80``); ``cores`` is the number of cores that schedules
+    are made for; ``vector_bits`` and ``registers`` describe one vector register file; ``l1``,
+    ``l2``, ``l3`` are cache sizes in bytes (of one core, l3 shared).
     """
 
     arch: str
@@ -67,7 +69,9 @@ class Target:
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory that one GPU block may use: the least that the standard (or CUDA without opt-in) gives."""
+        """Shared memory that one GPU block may use: the least that the standard (or CUDA without
+        opt-in) gives.
+        """
         return {"cuda": 48 << 10, "opencl": 32 << 10}.get(self.arch, 0)
 
     @property
@@ -126,8 +130,9 @@ def parse_target(text: str) -> Target:
     match = _TEXT.fullmatch(text)
     if not match or (match["level"] and match["arch"] != "x86-64"):
         raise TargetError(
-            f"Target '{text}' is not understood. Write 'native' or ARCH[-LEVEL][+feature...][,cores=N], "
-            "such as 'x86-64-v3' or 'aarch64+dotprod,cores=4'; for a GPU 'opencl' or 'cuda-sm80'."
+            f"Target '{text}' is not understood. Write 'native' or "
+            "ARCH[-LEVEL][+feature...][,cores=N], such as 'x86-64-v3' or "
+            "'aarch64+dotprod,cores=4'; for a GPU 'opencl' or 'cuda-sm80'."
         )
     features = set(match["features"].split("+")) - {""}
     if match["arch"] == "x86-64":

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensor types: element type, shape and layout.
 
-Text: ``f32[batch,64,56,56]``, with a layout where it is not row-major: ``f32[1,64,56,56]{0,2,3,1}``.
+Text: ``f32[batch,64,56,56]``, with a layout where it is not row-major:
+``f32[1,64,56,56]{0,2,3,1}``.
 """
 
 from collections.abc import Iterable
@@ -15,7 +16,10 @@ from tilewright.ir.layout import Layout, row_major
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class TensorType(Term):
-    """Build it with :func:`tensor`. ``shape`` holds index expressions, ``layout`` is always present."""
+    """Build it with :func:`tensor`.
+
+    ``shape`` holds index expressions, ``layout`` is always present.
+    """
 
     dtype: DType
     shape: tuple[Expr, ...]
