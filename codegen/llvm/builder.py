@@ -94,12 +94,13 @@ class Block:
     has one.
     """
 
-    __slots__ = ("end", "label", "lines")
+    __slots__ = ("end", "label", "lines", "splats")
 
     def __init__(self, label: str) -> None:
         self.label = label
         self.lines: list[str] = []
         self.end = ""
+        self.splats: dict[tuple[str, int], Value] = {}
 
 
 class Module:
@@ -225,11 +226,16 @@ class Builder:
             return v
         if v.is_constant:
             return Value(f"splat ({v.element} {v.text})", v.element, lanes)
-        kind = vector_type(v.element, lanes)
-        one = self.emit(f"insertelement {kind} poison, {v}, i64 0", v.element, lanes)
-        return self.emit(
-            f"shufflevector {one}, {kind} poison, <{lanes} x i32> zeroinitializer", v.element, lanes
-        )
+        known = self.block.splats.get((v.text, lanes))
+        if known is None:
+            kind = vector_type(v.element, lanes)
+            one = self.emit(f"insertelement {kind} poison, {v}, i64 0", v.element, lanes)
+            known = self.block.splats[v.text, lanes] = self.emit(
+                f"shufflevector {one}, {kind} poison, <{lanes} x i32> zeroinitializer",
+                v.element,
+                lanes,
+            )
+        return known
 
     def matched(self, *values: Value) -> list[Value]:
         """The values with scalars splatted to the lanes of the vectors among them."""

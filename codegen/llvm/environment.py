@@ -12,21 +12,21 @@ emitted. Values that depend on memory are remembered for one statement only, by
 :attr:`Environment.statement`.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from contextlib import contextmanager
 
 from tilewright.codegen.llvm.builder import Block, Builder, Value
 from tilewright.ir.errors import CodegenError
 from tilewright.ir.expr import (
-    Const,
     Expr,
-    Poly,
     Read,
     Scalar,
-    Symbol,
     Var,
+    add,
     free_variables,
+    index,
     polynomial,
+    terms_of,
     walk,
 )
 from tilewright.ir.interning import memoised
@@ -62,7 +62,12 @@ class Environment:
         self.lanes = 0
         self.mask: Value | None = None
         self.statement: list[dict[Hashable, Value]] = [{}]
+        self._numbers: dict[Expr, int] = {}
         self._resolved: dict[Expr, Expr] = {}
+        self._splits: dict[Expr, _Split | None] = {}
+        self._splits_of: dict[frozenset[Expr], dict[Expr, _Split | None]] = {
+            frozenset(): self._splits
+        }
 
     # --- scopes -----------------------------------------------------------------------------------
 
@@ -150,11 +155,14 @@ class Environment:
     @contextmanager
     def bound_constant(self, v: Var, value: int) -> Iterator[None]:
         """``v`` is a number: one iteration of an unrolled loop."""
-        saved, self._resolved = self._resolved, {}
-        self.constants[v] = Const(str(value), v.dtype)
+        saved = self._resolved, self._splits
+        self._resolved = {}
+        self.constants[v] = index(value)
+        self._numbers[v] = value
+        self._splits = self._splits_of.setdefault(frozenset(self.constants), {})
         yield
-        del self.constants[v]
-        self._resolved = saved
+        del self.constants[v], self._numbers[v]
+        self._resolved, self._splits = saved
 
     @contextmanager
     def bound_lanes(self, v: Var, lanes: int) -> Iterator[None]:
@@ -192,19 +200,53 @@ class Environment:
     def _substituted(self, e: Expr) -> Expr:
         if free_variables(e).isdisjoint(self.constants):
             return e
-        if not isinstance(e, Poly):
+        split = self._split(e)
+        if split is None:
             return substitute(e, self.constants)
-        terms: dict[tuple[Expr, ...], int] = {}
-        for monomial, coefficient in e.terms:
-            rest = []
-            for atom in monomial:
-                number = self.constants.get(atom)
-                if number is not None:
-                    coefficient *= int(str(number))
-                elif isinstance(atom, Var | Symbol):
-                    rest.append(atom)
-                else:
-                    return substitute(e, self.constants)
-            key = tuple(rest)
-            terms[key] = terms.get(key, 0) + coefficient
-        return polynomial(terms)
+        return add(*self._filled_in(split))
+
+    def split(self, e: Expr) -> tuple[Expr, int]:
+        """``resolve(e)`` as an expression without a constant, and the constant.
+
+        In a sum in which variables of unrolled loops occur as ``coefficient*variable`` only, the
+        expression is the same for all copies of the loop body.
+        """
+        split = self._split(e)
+        if split is not None:
+            return self._filled_in(split)
+        resolved = self.resolve(e)
+        terms = terms_of(resolved)
+        if terms and not terms[-1][0]:
+            return polynomial(dict(terms[:-1])), terms[-1][1]
+        return resolved, 0
+
+    def _filled_in(self, split: "_Split") -> tuple[Expr, int]:
+        rest, number, coefficients = split
+        return rest, number + sum(c * self._numbers[v] for v, c in coefficients)
+
+    def _split(self, e: Expr) -> "_Split | None":
+        if e not in self._splits:
+            self._splits[e] = _linear_split(e, self.constants.keys())
+        return self._splits[e]
+
+
+_Split = tuple[Expr, int, tuple[tuple[Expr, int], ...]]
+
+
+def _linear_split(e: Expr, unrolled: Collection[Expr]) -> _Split | None:
+    """``e`` as a part without ``unrolled`` variables and constant, the constant, and coefficients
+    of those variables; None if they occur in another way.
+    """
+    rest: dict[tuple[Expr, ...], int] = {}
+    number = 0
+    coefficients = []
+    for monomial, coefficient in terms_of(e):
+        if not monomial:
+            number = coefficient
+        elif len(monomial) == 1 and monomial[0] in unrolled:
+            coefficients.append((monomial[0], coefficient))
+        elif any(v in unrolled for atom in monomial for v in free_variables(atom)):
+            return None
+        else:
+            rest[monomial] = coefficient
+    return polynomial(rest), number, tuple(coefficients)

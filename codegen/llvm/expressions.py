@@ -7,6 +7,7 @@ is evaluated lazily: behind a branch where its condition is one truth value, und
 lanes differ.
 """
 
+from tilewright.codegen.llvm.addresses import Addresses
 from tilewright.codegen.llvm.arithmetic import binary, cast, compare, rounded, ssa_element, unary
 from tilewright.codegen.llvm.builder import Block, Builder, Value, constant, vector_constant
 from tilewright.codegen.llvm.environment import Environment
@@ -46,7 +47,8 @@ class ExpressionEmitter:
         self.builder = builder
         self.environment = environment
         self.indices = IndexEmitter(builder, environment, self.value)
-        self.memory = Memory(builder, environment, self.indices)
+        self.addresses = Addresses(builder, environment, self.indices)
+        self.memory = Memory(self.addresses)
 
     def value(self, e: Expr) -> Value:
         """The value of ``e``."""
@@ -199,7 +201,7 @@ class ExpressionEmitter:
         b, env = self.builder, self.environment
         mask = truth if env.mask is None else b.op("and", env.mask, truth)
         default = self.value(other)
-        if all(self._is_vector_read(r) for r in reads(x)):
+        if all(self.memory.is_vector_read(r.buffer, r.indices) for r in reads(x)):
             with env.branch(b.block), env.masked(mask):
                 held = self.value(x)
             return b.select(truth, held, default)
@@ -210,6 +212,3 @@ class ExpressionEmitter:
             held = b.select(truth, self.value(x), default)
             held_end = b.block
         return self._join(after, [(held, held_end), (default, fork)])
-
-    def _is_vector_read(self, read: Read) -> bool:
-        return self.environment.varies(self.memory.offset(read.buffer, read.indices))

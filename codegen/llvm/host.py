@@ -10,10 +10,10 @@ through the runtime, which spreads their tasks over threads.
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tilewright.codegen.llvm.addresses import Place
 from tilewright.codegen.llvm.builder import Builder, Module, Value, constant
 from tilewright.codegen.llvm.indices import integer_constant
 from tilewright.codegen.llvm.kernel import StatementEmitter
-from tilewright.codegen.llvm.memory import Place
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.errors import CodegenError
 from tilewright.ir.expr import TRUE, Expr
@@ -94,7 +94,7 @@ class HostEmitter(StatementEmitter):
         """Pointers of inputs, their shapes and constants, and the services, all loaded at the
         start.
         """
-        places = self.expressions.memory.places
+        places = self.expressions.addresses.places
         for number, source in enumerate(self.host.inputs):
             data = self._load("ptr", Value("%inputs", "ptr"), number * _TENSOR_BYTES)
             places[source] = Place(data, 0, source.dtype.bytes, read_only=True)
@@ -119,7 +119,7 @@ class HostEmitter(StatementEmitter):
         return self.builder.allocate("i64", slots, 8)
 
     def _pointer(self, buffer: Buffer) -> Value:
-        place = self.expressions.memory.places.get(buffer)
+        place = self.expressions.addresses.places.get(buffer)
         if place is None:
             raise CodegenError(f"Buffer '{buffer.name}' is launched before it has memory.")
         return place.pointer
@@ -145,7 +145,9 @@ class HostEmitter(StatementEmitter):
                 pointer = self.builder.emit(
                     f"getelementptr i8, {self._arena_start()}, {start}", "ptr"
                 )
-                self.expressions.memory.places[buffer] = Place(pointer, self.environment.depth, 64)
+                self.expressions.addresses.places[buffer] = Place(
+                    pointer, self.environment.depth, 64
+                )
             case Output(buffer, number):
                 self._output(buffer, number)
             case Launch():
@@ -207,7 +209,7 @@ class HostEmitter(StatementEmitter):
             b.compare("eq", pointer, Value("null", "ptr")), constant(STATUS_MEMORY, "i32")
         )
         place = Place(pointer, self.environment.depth, buffer.dtype.bytes)
-        self.expressions.memory.places[buffer] = place
+        self.expressions.addresses.places[buffer] = place
 
     # --- launches ---------------------------------------------------------------------------------
 

@@ -154,14 +154,6 @@ def split_lane(e: Expr, lane: Var) -> tuple[Expr, Expr] | None:
     return polynomial(coefficient), polynomial(rest)
 
 
-def split_constant(e: Expr) -> tuple[Terms, int]:
-    """The terms of ``e`` without its constant, and the constant."""
-    terms = terms_of(e)
-    if terms and not terms[-1][0]:
-        return terms[:-1], terms[-1][1]
-    return terms, 0
-
-
 def integer_constant(e: Expr) -> int | None:
     """The number that an index expression is, or None."""
     return int(e.literal) if isinstance(e, Const) and e.dtype is INDEX else None

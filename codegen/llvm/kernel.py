@@ -7,12 +7,12 @@ end)``. A vectorised loop whose body cannot run in lockstep (a ``while``, an inn
 differs between lanes, a vectorised loop in another) is unrolled instead, which computes the same.
 """
 
+from tilewright.codegen.llvm.addresses import Place, alias_scopes, memory_element
 from tilewright.codegen.llvm.builder import Block as BasicBlock
 from tilewright.codegen.llvm.builder import Builder, Module, Value, constant
 from tilewright.codegen.llvm.environment import Environment
 from tilewright.codegen.llvm.expressions import ExpressionEmitter
 from tilewright.codegen.llvm.indices import integer_constant
-from tilewright.codegen.llvm.memory import Place, alias_scopes, memory_element
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import INDEX
 from tilewright.ir.errors import CodegenError
@@ -267,7 +267,7 @@ class KernelEmitter(StatementEmitter):
             slot = b.emit(f"getelementptr i8, ptr %args, i64 {8 * number}", "ptr")
             if isinstance(argument, Buffer):
                 pointer = b.emit(f"load ptr, {slot}, align 8", "ptr")
-                self.expressions.memory.places[argument] = Place(
+                self.expressions.addresses.places[argument] = Place(
                     pointer,
                     0,
                     argument.dtype.bytes,
@@ -280,12 +280,12 @@ class KernelEmitter(StatementEmitter):
         for buffer, offset in self.plan.offsets.items():
             start = self.expressions.indices.index(offset)
             pointer = b.emit(f"getelementptr i8, ptr %workspace, {start}", "ptr")
-            self.expressions.memory.places[buffer] = Place(
+            self.expressions.addresses.places[buffer] = Place(
                 pointer, 0, 64, alias=self.alias[buffer.name]
             )
 
     def _alloc(self, buffer: Buffer, body: Stmt) -> None:
-        env, places = self.environment, self.expressions.memory.places
+        env, places = self.environment, self.expressions.addresses.places
         if buffer.scope == "register":
             # The copies of an unrolled loop take turns in one place.
             if buffer not in places or places[buffer].lanes != env.lanes:

@@ -78,7 +78,8 @@ def same(actual: np.ndarray, expected: np.ndarray, name: str, zeros_equal: bool 
     """Bit equality, but any NaN equals any other, and zeros of both signs where that is said."""
     wrong = actual.view(f"u{actual.itemsize}") != expected.view(f"u{expected.itemsize}")
     if expected.dtype.kind not in "iub":
-        a, e = actual.astype(np.float64), expected.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            a, e = actual.astype(np.float64), expected.astype(np.float64)
         wrong &= ~(np.isnan(a) & np.isnan(e))
         if zeros_equal:
             wrong &= a != e

@@ -95,6 +95,9 @@ def test_every_function_has_a_reference() -> None:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_error_over_the_whole_range(run: Any, function: str, dtype: DType) -> None:
     x = sweep(dtype)
+    if function == "erf":
+        # Its reference is a long series.
+        x = np.concatenate([x[::5], x[-len(SPECIAL) :]])
     exact = REFERENCES[function](x.astype(np.longdouble))
     for target in TARGETS:
         error = ulps(evaluate(run, function, x, dtype, target), exact)
