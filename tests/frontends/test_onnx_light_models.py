@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nine networks inside the onnx package: real structure, old operator sets, constant weights."""
+"""The nine networks inside the onnx package: real structure, old operator sets, dummy weights."""
 
 from pathlib import Path
 from typing import Any
