@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worker that takes a kernel all the way: schedule, proof, LLVM IR, object.
+"""The worker that takes a kernel all the way: schedule, proof, code.
 
 It reads the text of an unscheduled kernel and answers with what the compiler needs to know of the
-result, and the object. Everything may fail or crash here without harm to the process that compiles
+result, and the code. Everything may fail or crash here without harm to the process that compiles
 the model.
 """
 
@@ -11,9 +11,8 @@ import resource
 import sys
 from typing import IO, Any
 
-from tilewright.codegen.llvm.kernel import emit_kernel
-from tilewright.codegen.llvm.symbols import check_symbols
-from tilewright.codegen.llvm.worker import Compiler, read_message, write_message
+from tilewright.codegen.backends import backend_of
+from tilewright.codegen.llvm.worker import read_message, write_message
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import ONE
 from tilewright.ir.loop import For, Kernel
@@ -28,11 +27,10 @@ from tilewright.passes.schedule.select import replay_schedule, schedule_kernel
 def compile_kernel(
     kernel: Kernel,
     target: Target,
-    llvm: Compiler,
     stored: str | None = None,
     exact: bool = False,
 ) -> tuple[dict[str, Any], bytes]:
-    """What is known of the compiled kernel, and its object.
+    """What is known of the compiled kernel, and its code.
 
     ``stored`` is the schedule to try before the default ones; with ``exact`` there is no other.
     """
@@ -42,9 +40,7 @@ def compile_kernel(
         scheduled = schedule_kernel(kernel, target, stored)
     body = scheduled.kernel.body
     tasks = body.var.extent if isinstance(body, For) and body.kind == "parallel" else ONE
-    text = emit_kernel(scheduled.kernel, target)
-    code = llvm.compile(text, target.triple, target.feature_text, 2, False)
-    check_symbols(code, kernel.name)
+    code = backend_of(target).compile(scheduled.kernel, target)
     facts = {
         "template": scheduled.template,
         "schedule": schedule_text(scheduled.schedule),
@@ -59,14 +55,13 @@ def compile_kernel(
 
 def serve(source: IO[bytes], sink: IO[bytes]) -> None:
     """Answer requests until the other side closes the pipe."""
-    llvm = Compiler()
     while (message := read_message(source)) is not None:
         header, payload = message
         target = Target(header["arch"], tuple(header["features"]), *header["sizes"])
         try:
             kernel = parse_kernel(payload.decode())
             facts, code = compile_kernel(
-                kernel, target, llvm, header.get("schedule"), header.get("exact", False)
+                kernel, target, header.get("schedule"), header.get("exact", False)
             )
         except (TilewrightError, RuntimeError) as error:
             write_message(sink, {"error": str(error)}, b"")

@@ -3,8 +3,13 @@
 
 from math import prod
 
+from tilewright.codegen.backend import Backend
 from tilewright.codegen.gpu.dialect import Dialect
+from tilewright.codegen.gpu.kernel import kernel_source
+from tilewright.codegen.gpu.nvrtc import compile_cubin
 from tilewright.ir.dtypes import F32, DType
+from tilewright.ir.loop import Kernel
+from tilewright.ir.target import Target
 from tilewright.passes.loop.threads import LaunchShape
 
 
@@ -30,3 +35,12 @@ class Cuda(Dialect):
 
     def thread_index(self, axis: int) -> str:
         return f"threadIdx.{'xyz'[axis]}"
+
+
+class CudaBackend(Backend):
+    """Cubins, one for each kernel."""
+
+    architectures = ("cuda",)
+
+    def compile(self, kernel: Kernel, target: Target) -> bytes:
+        return compile_cubin(kernel_source(kernel, Cuda()), target)

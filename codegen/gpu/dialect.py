@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between the C-like languages of GPUs: a :class:`Dialect` is asked for every word that they do not share."""
+"""What differs between the C-like languages of GPUs: a :class:`Dialect` is asked for every word
+that they do not share.
+"""
 
 import struct
 from typing import ClassVar
@@ -29,7 +31,9 @@ _TYPES = {
 
 
 class Dialect:
-    """Base of the dialects. ``wide`` is the signed 64-bit integer; ``function`` starts a function of the module."""
+    """Base of the dialects. ``wide`` is the signed 64-bit integer; ``function`` starts a function
+    of the module.
+    """
 
     wide: ClassVar[str]
     function: ClassVar[str]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Expressions as C text.
 
-Values are computed in their own type. Indices are ``int`` where their bounds show that they, and every sum and product on the
-way to them, fit; else 64-bit integers. Both arms of a select may be evaluated, those of a guard not: C's ``?:`` does for both.
+Values are computed in their own type. Indices are ``int`` where their bounds show that they, and
+every sum and product on the way to them, fit; else 64-bit integers. Both arms of a select may be
+evaluated, those of a guard not: C's ``?:`` does for both.
 """
 
 from tilewright.codegen.gpu.dialect import Dialect
@@ -42,7 +43,7 @@ _LIMIT = int(I32.max)
 def fits(e: Expr) -> bool:
     """True if an index expression is known to fit an ``int``."""
     least, greatest = bounds(e)
-    return -_LIMIT <= least and greatest <= _LIMIT
+    return least >= -_LIMIT and greatest <= _LIMIT
 
 
 def bare(text: str) -> str:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operations that have no operator or function of the same meaning in C: small functions printed with the kernel.
+"""The operations that have no operator or function of the same meaning in C: small functions
+printed with the kernel.
 
-What :mod:`tilewright.ir.expr` promises and C does not: integer division never traps, minima and maxima pass NaN on, a cast from
-floating point saturates, division of indices rounds down. A function is written once, for all types, with ``$T`` for
-the type of its operands, ``$U`` for an unsigned type at least as wide as ``int``.
+What :mod:`tilewright.ir.expr` promises and C does not: integer division never traps, minima and
+maxima pass NaN on, a cast from floating point saturates, division of indices rounds down. A
+function is written once, for all types, with ``$T`` for the type of its operands, ``$U`` for an
+unsigned type at least as wide as ``int``.
 """
 
 from string import Template
@@ -69,7 +71,11 @@ class Functions:
         dialect, target = self._dialect, I64 if target is INDEX else target
         low, high = (dialect.literal(float(n), source) for n in (target.min, int(target.max) + 1))
         least, greatest = (dialect.integer(int(n), target) for n in (target.min, target.max))
-        body = f"($T x) {{ return x != x ? 0 : x <= {low} ? {least} : x >= {high} ? {greatest} : ({dialect.type(target)})x; }}"
+        kind = dialect.type(target)
+        body = (
+            f"($T x) {{\n  return x != x ? 0 : x <= {low} ? {least} : x >= {high} ? {greatest}"
+            f" : ({kind})x;\n}}"
+        )
         full = f"tw_{source}_to_{target}"
         self._define(full, body, source, target)
         return f"{full}({x})"

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels as source of a C-like language: the phases of a block, one after another, in one set of threads.
+"""Kernels as source of a C-like language: the phases of a block, one after another, in one set of
+threads.
 
-A loop over blocks or threads becomes a variable that the device sets. What stands in the loops over threads of some axes only is run
-by the first thread of the others. Loops, conditions and barriers around the phases are the same for all threads, since no
-variable of a thread is known there. Arguments are the kernel's inputs and outputs, its symbols as 64-bit integers, and, if
-the kernel has workspace buffers, a pointer to ``workspace_bytes`` for each block.
+A loop over blocks or threads becomes a variable that the device sets. What stands in the loops over
+threads of some axes only is run by the first thread of the others. Loops, conditions and barriers
+around the phases are the same for all threads, since no variable of a thread is known there.
+Arguments are the kernel's inputs and outputs, its symbols as 64-bit integers, and, if the kernel
+has workspace buffers, a pointer to ``workspace_bytes`` for each block.
 """
 
 import re
@@ -29,7 +31,6 @@ from tilewright.ir.loop import (
     Stmt,
     Store,
     While,
-    expressions,
     map_stmt,
     substitute_stmt,
     walk,
@@ -39,14 +40,21 @@ from tilewright.passes.loop.threads import launch_shape, privatize
 from tilewright.passes.loop.workspace import plan_workspace
 
 _RESERVED = frozenset(
-    "auto bool break case char const continue default do double else enum extern false float for goto half if inline int "
-    "kernel long register return short signed sizeof static struct switch true typedef union unsigned void volatile while "
-    "global local constant private barrier workspace scratch this new class template operator".split()
-)
+    {
+        "auto", "barrier", "bool", "break", "case", "char", "class", "const", "constant",
+        "continue", "default", "do", "double", "else", "enum", "extern", "false", "float",
+        "for", "global", "goto", "half", "if", "inline", "int", "kernel", "local", "long",
+        "new", "operator", "private", "register", "return", "scratch", "short", "signed",
+        "sizeof", "static", "struct", "switch", "template", "this", "true", "typedef", "union",
+        "unsigned", "void", "volatile", "while", "workspace",
+    }
+)  # fmt: skip
 
 
 def kernel_source(kernel: Kernel, dialect: Dialect) -> str:
-    """The source of a module that defines ``kernel``; CodegenError naming it if it has no code for GPUs."""
+    """The source of a module that defines ``kernel``; CodegenError naming it if it has no code for
+    GPUs.
+    """
     try:
         return _Printer(kernel, dialect).module()
     except CodegenError as error:
@@ -116,7 +124,8 @@ class _Printer:
         size = b.layout.size(b.shape)
         if not isinstance(size, Const):
             raise CodegenError(
-                f"Buffer '{b.name}' of scope '{b.scope}' has the symbolic shape {list(b.shape)}. Split its loops first."
+                f"Buffer '{b.name}' of scope '{b.scope}' has the symbolic shape {list(b.shape)}. "
+                "Split its loops first."
             )
         return f"{self.dialect.element(b.dtype)} {self._named(b, b.name)}[{size}]"
 
@@ -134,7 +143,9 @@ class _Printer:
         self._line("}")
 
     def _statement(self, s: Stmt, axes: frozenset[int] | None) -> None:
-        """Print a statement; ``axes`` are those of the loops over threads around it, None once its threads are chosen."""
+        """Print a statement; ``axes`` are those of the loops over threads around it, None once its
+        threads are chosen.
+        """
         if axes is not None and not any(
             is_thread_loop(n) or isinstance(n, Barrier) for n in walk(s)
         ):
@@ -214,7 +225,8 @@ class _Printer:
         elif buffer.scope == "workspace":
             if axes:
                 raise CodegenError(
-                    f"Workspace buffer '{buffer.name}' is allocated by each thread. Place it in registers."
+                    f"Workspace buffer '{buffer.name}' is allocated by each thread. "
+                    "Place it in registers."
                 )
             pointer = f"{self.dialect.memory}{self.dialect.element(buffer.dtype)} *"
             offset = bare(self.expressions.index(self.plan.offsets[buffer]))
@@ -235,7 +247,9 @@ class _Printer:
 
 
 def _used_twice(roots: tuple[Expr, ...]) -> list[Expr]:
-    """Values that a statement uses several times, operands first, without those that only a guard lets be evaluated."""
+    """Values that a statement uses several times, operands first, without those that only a guard
+    lets be evaluated.
+    """
     uses: dict[Expr, int] = {}
     order: list[Expr] = []
     stack = [(e, False) for e in reversed(roots)]

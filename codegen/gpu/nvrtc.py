@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """CUDA source to a cubin with NVIDIA's run-time compiler, which needs no GPU and no driver.
 
-The library comes with the package ``nvidia-cuda-nvrtc`` (extra ``cuda``), or lies where the system's loader finds it.
+The library comes with the package ``nvidia-cuda-nvrtc`` (extra ``cuda``), or lies where the
+system's loader finds it.
 """
 
 import ctypes
@@ -15,7 +16,9 @@ from tilewright.ir.target import Target
 
 
 def compile_cubin(source: str, target: Target) -> bytes:
-    """The machine code of a module for the level of a CUDA target; CodegenError with the compiler's log if it fails."""
+    """The machine code of a module for the level of a CUDA target; CodegenError with the compiler's
+    log if it fails.
+    """
     nvrtc = _library()
     program = ctypes.c_void_p()
     created = nvrtc.nvrtcCreateProgram(
@@ -61,7 +64,8 @@ def _library() -> Any:
     path = _path()
     if path is None:
         raise TargetError(
-            "CUDA code needs NVRTC, which is not installed. Install the extra 'cuda': pip install 'tilewright[cuda]'."
+            "CUDA code needs NVRTC, which is not installed. Install the extra 'cuda': "
+            "pip install 'tilewright[cuda]'."
         )
     library = ctypes.CDLL(path)
     library.nvrtcGetErrorString.restype = ctypes.c_char_p

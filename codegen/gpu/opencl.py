@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """OpenCL C, version 1.2 and up."""
 
+from tilewright.codegen.backend import Backend
 from tilewright.codegen.gpu.dialect import Dialect
+from tilewright.codegen.gpu.kernel import kernel_source
 from tilewright.ir.dtypes import F32, DType
+from tilewright.ir.loop import Kernel
+from tilewright.ir.target import Target
 from tilewright.passes.loop.threads import LaunchShape
 
 
@@ -22,10 +26,20 @@ class OpenCL(Dialect):
 
     def head(self, name: str, parameters: list[str], shape: LaunchShape) -> str:
         size = ", ".join(map(str, shape.block))
-        return f"__kernel __attribute__((reqd_work_group_size({size})))\nvoid {name}({', '.join(parameters)})"
+        attribute = f"__attribute__((reqd_work_group_size({size})))"
+        return f"__kernel {attribute}\nvoid {name}({', '.join(parameters)})"
 
     def block_index(self, axis: int) -> str:
         return f"get_group_id({axis})"
 
     def thread_index(self, axis: int) -> str:
         return f"get_local_id({axis})"
+
+
+class OpenCLBackend(Backend):
+    """Source text: the device's driver compiles it."""
+
+    architectures = ("opencl",)
+
+    def compile(self, kernel: Kernel, target: Target) -> bytes:
+        return kernel_source(kernel, OpenCL()).encode()

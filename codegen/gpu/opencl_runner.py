@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run OpenCL kernels on numpy arrays through pyopencl (extra ``opencl``): for tests, and to measure schedules.
+"""Run OpenCL kernels on numpy arrays through pyopencl (extra ``opencl``): for tests, and to measure
+schedules.
 
 Arrays are in memory order, as the kernel's buffers are laid out.
 """

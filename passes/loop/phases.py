@@ -20,8 +20,6 @@ from tilewright.ir.loop import (
     Barrier,
     For,
     If,
-    Let,
-    Seq,
     Stmt,
     Store,
     While,

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPU kernels without shared data: one thread for each row, all of the row in the thread.
 
-The last stage is a map; its axes that every reduction keeps are the rows (all its axes, if there is no reduction: then a thread
-computes one element). Maps before it are evaluated where they are read, reductions are computed by the thread, in registers.
-Neighbouring threads take neighbouring rows, so that maps of elements access memory in order.
+The last stage is a map; its axes that every reduction keeps are the rows (all its axes, if there is
+no reduction: then a thread computes one element). Maps before it are evaluated where they are read,
+reductions are computed by the thread, in registers. Neighbouring threads take neighbouring rows, so
+that maps of elements access memory in order.
 """
 
 from collections.abc import Iterator, Mapping
@@ -63,7 +64,8 @@ class OneThread(Template):
 
 
 def fused_groups(plan: Plan, names: list[str]) -> list[str]:
-    """Fuse loops nested directly in this order where the inner one is constant; the loops that are left, in order.
+    """Fuse loops nested directly in this order where the inner one is constant; the loops that are
+    left, in order.
 
     A symbolic loop in front of constant ones takes them all.
     """
@@ -88,6 +90,6 @@ def bind_blocks(plan: Plan, names: list[str]) -> None:
 def check_registers(kernel: Kernel) -> None:
     """ScheduleError if a register buffer has a symbolic size."""
     for s in walk(kernel.body):
-        if isinstance(s, Alloc) and s.buffer.scope == "register":
-            if not all(isinstance(e, Const) for e in s.buffer.shape):
-                raise ScheduleError(f"'{s.buffer.name}' does not fit registers.")
+        held = isinstance(s, Alloc) and s.buffer.scope == "register" and s.buffer.shape
+        if not all(isinstance(e, Const) for e in held or ()):
+            raise ScheduleError("A row needs registers for a symbolic number of cells.")

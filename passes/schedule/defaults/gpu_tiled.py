@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contractions on a GPU: a tile of the output for each block, a tile of accumulators for each thread, operands in shared memory.
+"""Contractions on a GPU: a tile of the output for each block, a tile of accumulators for each
+thread, operands in shared memory.
 
-Matrix products and convolutions are of the form that :mod:`.tiled` recognises: a reduction of products, stored by a map. A block
-computes a tile of rows x columns (columns are the innermost axis of the output in memory). It steps through the reduction in
-chunks; for each chunk its threads first copy the box of every operand that the block needs to shared memory (padding is computed
-there), then each adds to its own tile of accumulators. Rows of a thread are neighbours, its columns lie a row of threads apart,
-so that neighbouring threads read and write neighbouring cells.
+Matrix products and convolutions are of the form that :mod:`.tiled` recognises: a reduction of
+products, stored by a map. A block computes a tile of rows x columns (columns are the innermost axis
+of the output in memory). It steps through the reduction in chunks; for each chunk its threads first
+copy the box of every operand that the block needs to shared memory (padding is computed there),
+then each adds to its own tile of accumulators. Rows of a thread are neighbours, its columns lie a
+row of threads apart, so that neighbouring threads read and write neighbouring cells.
 """
 
 from collections.abc import Iterator, Mapping
@@ -63,7 +65,9 @@ class GpuTiled(Template):
 
 
 class _Tiling:
-    """Builds the plan of a recognised form; ``_tile`` says how many points of an axis a block has, and on how many threads."""
+    """Builds the plan of a recognised form; ``_tile`` says how many points of an axis a block has,
+    and on how many threads.
+    """
 
     def __init__(self, plan: Plan, form: Form, chunk: int) -> None:
         self.plan, self.form, self.chunk = plan, form, chunk
@@ -114,7 +118,9 @@ class _Tiling:
         return f"{longest.name}_o", [f"{longest.name}_i", *rest]
 
     def _threads(self, row: str, column: str, steps: list[str], chunks: str = "") -> None:
-        """Give a nest over a tile to the threads: each runs ``steps`` around its own points, which are unrolled."""
+        """Give a nest over a tile to the threads: each runs ``steps`` around its own points, which
+        are unrolled.
+        """
         plan, own, across = self.plan, [], []
         if row and self.rows is not None and plan.loop(row) is not None:
             plan.do(Split(row, self.rows[1]), Bind(f"{row}_o", "thread.y"), Unroll(f"{row}_i"))

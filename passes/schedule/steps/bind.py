@@ -18,9 +18,10 @@
       }
     }
 
-A loop over threads is one phase of its block. ``synchronize``, the last step, puts a barrier wherever a phase touches memory that
-an earlier one touched since the last barrier, one of them writing; also from the end of a loop to its next iteration.
-Registers need none: each thread has its own.
+A loop over threads is one phase of its block. ``synchronize``, the last step, puts a barrier
+wherever a phase touches memory that an earlier one touched since the last barrier, one of them
+writing; also from the end of a loop to its next iteration. Registers need none: each thread has its
+own.
 """
 
 from dataclasses import dataclass
@@ -35,7 +36,9 @@ from tilewright.passes.schedule.schedule import Step
 
 @dataclass(frozen=True)
 class Bind(Step):
-    """Run the iterations of ``loop`` on the GPU axis ``axis``; one of threads has a constant extent."""
+    """Run the iterations of ``loop`` on the GPU axis ``axis``; one of threads has a constant
+    extent.
+    """
 
     name = "bind"
     loop: str
@@ -48,7 +51,8 @@ class Bind(Step):
         def change(target: For) -> Stmt:
             if self.axis.startswith("thread") and not isinstance(target.var.extent, Const):
                 raise ScheduleError(
-                    f"'{self.loop}' cannot be a loop over threads: its extent {target.var.extent} is not constant."
+                    f"'{self.loop}' cannot be a loop over threads: its extent "
+                    f"{target.var.extent} is not constant."
                 )
             return For(target.var, self.axis, target.body)
 
