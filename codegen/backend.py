@@ -12,7 +12,7 @@ from tilewright.ir.target import Target
 
 
 class Backend:
-    """Code generation for the targets of some ``architectures``. One object serves a whole process."""
+    """Code generation for the targets of some ``architectures``; one object serves a process."""
 
     architectures: ClassVar[tuple[str, ...]] = ()
     registry: ClassVar[dict[str, type["Backend"]]] = {}

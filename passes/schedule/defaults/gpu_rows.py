@@ -80,7 +80,7 @@ def fused_groups(plan: Plan, names: list[str]) -> list[str]:
 
 
 def bind_blocks(plan: Plan, names: list[str]) -> None:
-    """Bind the outermost loops to the axes of blocks, the first to x, which alone may be very long."""
+    """Bind the outermost loops to axes of blocks, the first to x, which alone may be very long."""
     if len(names) > 3:
         raise ScheduleError(f"There are {len(names)} loops over blocks, but three axes.")
     for name, axis in zip(names, "xyz"):

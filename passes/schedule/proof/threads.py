@@ -44,7 +44,8 @@ def check_threads(kernel: Kernel) -> None:
         if isinstance(s, Alloc) and s.buffer.scope == "register" and shares(s) is None:
             raise ScheduleError(
                 f"The threads of a block do not divide the register buffer '{s.buffer.name}' in "
-                "one way. Split and bind the loops of all its phases alike, or place it in shared memory."
+                "one way. Split and bind the loops of all its phases alike, or place it in shared "
+                "memory."
             )
     Phases(_early).visit(kernel.body)
 
