@@ -8,7 +8,7 @@ lists every unsupported operator.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -28,6 +28,7 @@ from tilewright.frontends.onnx.scope import Scope
 from tilewright.frontends.onnx.shapes import Unknown
 from tilewright.frontends.onnx.symbols import Symbols, expected_size
 from tilewright.frontends.onnx.tensors import dtype_of, sparse_to_array, to_array
+from tilewright.frontends.onnx.weights import Bytes
 from tilewright.ir.dtypes import DType, from_numpy
 from tilewright.ir.errors import FrontendError, TypeInferenceError, UnsupportedOperatorError
 from tilewright.ir.expr import Const
@@ -54,7 +55,7 @@ class Importer:
         """Import the main graph; ``shapes_given`` replaces dims of inputs."""
         graph = self.loaded.proto.graph
         scope = Scope(self.loaded.opsets)
-        self._define_initializers(graph, scope)
+        self._define_initializers(graph, scope, self.loaded.weights)
         self._define_inputs(graph, scope, shapes_given)
         results = self.walk(graph.node, [o.name for o in graph.output], scope)
         self._raise_unsupported()
@@ -70,10 +71,12 @@ class Importer:
 
     # --- what comes in ---
 
-    def _define_initializers(self, graph: onnx.GraphProto, scope: Scope) -> None:
+    def _define_initializers(
+        self, graph: onnx.GraphProto, scope: Scope, weights: Mapping[int, Bytes]
+    ) -> None:
         external = self.loaded.external
-        for proto in graph.initializer:
-            array = to_array(proto, external, self.limits)
+        for position, proto in enumerate(graph.initializer):
+            array = to_array(proto, external, self.limits, weights.get(position))
             scope.define(proto.name, self.constant_operand(proto.name, array))
         for sparse in graph.sparse_initializer:
             array = sparse_to_array(sparse, external, self.limits)
@@ -153,7 +156,7 @@ class Importer:
         """Import a branch in place; what its outputs stand for."""
         inner = scope.sub_graph()
         inner.prefix = f"{origin}/"
-        self._define_initializers(graph, inner)
+        self._define_initializers(graph, inner, {})
         return list(self.walk(graph.node, [o.name for o in graph.output], inner))
 
     def _named(self, name: str, scope: Scope) -> Operand:

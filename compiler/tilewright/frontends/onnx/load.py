@@ -7,7 +7,8 @@ operator sets it asks for. What a graph holds is checked when it is walked.
 
 import os
 import stat
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import onnx
@@ -18,6 +19,13 @@ from tilewright.frontends.onnx.external_data import ExternalData
 from tilewright.frontends.onnx.limits import Limits
 from tilewright.frontends.onnx.registry import NEWEST_OPSET, OLDEST_OPSET
 from tilewright.frontends.onnx.texts import check_texts
+from tilewright.frontends.onnx.weights import (
+    Bytes,
+    FileSource,
+    MemorySource,
+    split_weights,
+)
+from tilewright.frontends.onnx.weights import Source as Bytewise
 from tilewright.ir.errors import FrontendError
 
 Source = str | Path | bytes | onnx.ModelProto
@@ -26,13 +34,14 @@ _MODEL_FIELDS = (b"\x08", b"\x12", b"\x1a", b"\x3a", b"\x42")
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A parsed model, the version of each operator set it imports, and the way to its external
-    data.
+    """A parsed model, the version of each operator set it imports, the way to its external data,
+    and the data of initialisers, by position, that was cut out of the message.
     """
 
     proto: onnx.ModelProto
     opsets: dict[str, int]
     external: ExternalData
+    weights: Mapping[int, Bytes] = field(default_factory=dict)
 
 
 def looks_like_onnx(source: object) -> bool:
@@ -48,13 +57,15 @@ def load_model(source: Source, limits: Limits, folder: str | Path | None = None)
     """Parse and check a model. ``folder`` is where external data may lie; that of the file where a
     path is given.
     """
+    shown = "The given model"
+    weights: dict[int, Bytes] = {}
     if isinstance(source, onnx.ModelProto):
-        proto, shown = source, "The given model"
+        proto = source
     elif isinstance(source, bytes):
-        proto, shown = _parse(source, "The given model", limits), "The given model"
+        proto, weights = _parse(MemorySource(source), shown, limits)
     elif isinstance(source, str | Path):
         shown = f"File {quoted(str(source))}"
-        proto = _parse(_read(Path(source), shown, limits), shown, limits)
+        proto, weights = _read(Path(source), shown, limits)
         folder = Path(source).parent if folder is None else folder
     else:
         raise FrontendError(
@@ -63,26 +74,26 @@ def load_model(source: Source, limits: Limits, folder: str | Path | None = None)
         )
     check_texts(proto, shown)
     external = ExternalData(None if folder is None else Path(folder))
-    return LoadedModel(proto, _checked_opsets(proto, shown), external)
+    return LoadedModel(proto, _checked_opsets(proto, shown), external, weights)
 
 
-def _read(path: Path, shown: str, limits: Limits) -> bytes:
+def _read(path: Path, shown: str, limits: Limits) -> tuple[onnx.ModelProto, dict[int, Bytes]]:
     try:
         with open(path, "rb", opener=lambda p, flags: os.open(p, flags | os.O_NONBLOCK)) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise FrontendError(f"{shown} is not a regular file. Give the path of a model.")
-            limits.check(
-                f"The size of {shown[0].lower()}{shown[1:]}", status.st_size, "model_bytes"
-            )
-            return file.read(limits.model_bytes + 1)
+            return _parse(FileSource(file.fileno(), status.st_size), shown, limits)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise FrontendError(f"{shown} cannot be read: {reason}. Check the path.") from error
 
 
-def _parse(data: bytes, shown: str, limits: Limits) -> onnx.ModelProto:
-    limits.check(f"The size of {shown[0].lower()}{shown[1:]}", len(data), "model_bytes")
+def _parse(
+    source: Bytewise, shown: str, limits: Limits
+) -> tuple[onnx.ModelProto, dict[int, Bytes]]:
+    limits.check(f"The size of {shown[0].lower()}{shown[1:]}", source.size, "model_bytes")
+    data, weights = split_weights(source)
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)
@@ -91,7 +102,7 @@ def _parse(data: bytes, shown: str, limits: Limits) -> onnx.ModelProto:
             f"{shown} is not an ONNX model or is damaged: its protobuf does not parse. Fetch or "
             "export it again."
         ) from error
-    return proto
+    return proto, weights
 
 
 def _checked_opsets(proto: onnx.ModelProto, shown: str) -> dict[str, int]:

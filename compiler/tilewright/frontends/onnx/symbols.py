@@ -98,7 +98,7 @@ class Symbols:
 
 
 def expected_size(axis: int, rank: int) -> int:
-    """What heuristics should expect of a symbolic dim of an input: one item, an image, or a sequence."""
+    """What heuristics should expect of an input's symbolic dim: one item, image or sequence."""
     if axis == 0:
         return 1
     return 224 if rank >= 4 else 128

@@ -16,6 +16,7 @@ from onnx import numpy_helper
 from tilewright.frontends.names import quoted
 from tilewright.frontends.onnx.external_data import ExternalData
 from tilewright.frontends.onnx.limits import Limits
+from tilewright.frontends.onnx.weights import Bytes
 from tilewright.ir import dtypes
 from tilewright.ir.dtypes import DType
 from tilewright.ir.errors import FrontendError
@@ -61,8 +62,15 @@ def dtype_of(code: int, what: str) -> DType:
     return dtype
 
 
-def to_array(tensor: onnx.TensorProto, external: ExternalData, limits: Limits) -> Array:
-    """The tensor as a read-only array in its own shape; FrontendError if its data does not fit."""
+def to_array(
+    tensor: onnx.TensorProto,
+    external: ExternalData,
+    limits: Limits,
+    cut: Bytes | None = None,
+) -> Array:
+    """The tensor as an array in its own shape; FrontendError if its data does not fit. ``cut`` is
+    its ``raw_data`` where that was taken out of the message.
+    """
     what = f"Tensor {quoted(tensor.name)}"
     dtype = dtype_of(tensor.data_type, what)
     if dtype is dtypes.STRING:
@@ -77,8 +85,8 @@ def to_array(tensor: onnx.TensorProto, external: ExternalData, limits: Limits) -
     if tensor.data_location == _P.EXTERNAL:
         data = external.read(tensor.name, [(e.key, e.value) for e in tensor.external_data], size)
         return _from_bytes(data, dtype, shape, tensor)
-    if tensor.HasField("raw_data"):
-        raw = tensor.raw_data
+    if cut is not None or tensor.HasField("raw_data"):
+        raw: Any = tensor.raw_data if cut is None else cut
         if len(raw) != size:
             raise FrontendError(
                 f"{what} of type {dtype}{list(shape)} needs {size} bytes of data but has "
@@ -106,7 +114,10 @@ def _from_bytes(data: Any, dtype: DType, shape: tuple[int, ...], tensor: onnx.Te
     if dtype.bits < 8:
         return _unpacked(np.frombuffer(data, np.uint8), dtype, shape)
     array = np.frombuffer(data, dtype.numpy.newbyteorder("<")).reshape(shape)
-    return array if array.dtype.isnative else array.astype(dtype.numpy)
+    if not array.dtype.isnative:
+        return array.astype(dtype.numpy)
+    # The bytes of a message begin anywhere; code that is called with arrays wants them aligned.
+    return array if array.flags.aligned else array.copy()
 
 
 def _unpacked(packed: Array, dtype: DType, shape: tuple[int, ...]) -> Array:
