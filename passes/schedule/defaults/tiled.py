@@ -29,6 +29,7 @@ from tilewright.passes.schedule.steps import (
     CacheWrite,
     Chunk,
     ComputeAt,
+    Pack,
     PadAxis,
     Parallel,
     Partition,
@@ -36,6 +37,10 @@ from tilewright.passes.schedule.steps import (
     Unroll,
     Vectorize,
 )
+
+
+REUSED_ROWS = 8
+"""The rows that must share an operand for packing it to pay."""
 
 
 @dataclass
@@ -55,8 +60,17 @@ class Form:
 
     @property
     def row(self) -> Var | None:
-        """The root's axis outside the vector axis."""
-        return self.order[-2] if len(self.order) > 1 and self.order[-2] in self.twin else None
+        """The root's axis of which a tile takes several points: the innermost one along which the operand is reused."""
+        others = [v for v in reversed(self.order[:-1]) if v in self.twin]
+        operand = self.operand() or self.varying()
+        used = _variables(operand) if operand is not None else frozenset()
+        return next((v for v in others if self.twin[v] not in used), others[0] if others else None)
+
+    def varying(self) -> Read | None:
+        """The read of a contraction that depends on the vector axis, contiguous or not."""
+        axis = self.twin[self.vector]
+        along = [r for r in self.reduction.reads() if axis in _variables(r)]
+        return along[0] if len(along) == 1 and is_contraction(self.reduction) else None
 
     def operand(self) -> Read | None:
         """The read of the reduction that is contiguous along the vector axis: the weights of a contraction."""
@@ -106,17 +120,47 @@ class Tiled(Template):
         form = recognise(plan.kernel)
         if form is None:
             return
-        block = _block(form, target)
-        vector = form.twin[form.vector]
-        stored = (
-            {f for _, f in operand.buffer.layout.blocks} if (operand := form.operand()) else set()
+        packed = _pack(plan, form, target)
+        if packed:
+            form = recognise(plan.kernel)
+            assert form is not None
+        block = (
+            2 * target.lanes(form.reduction.output.dtype.bytes) if packed else _block(form, target)
         )
-        if block in stored and is_static(vector) and extent(vector) % block:
+        vector = form.twin[form.vector]
+        operand = form.operand()
+        stored = {f for _, f in operand.buffer.layout.blocks} if operand is not None else set()
+        whole = is_static(vector) and extent(vector) % block == 0
+        if (packed or (block in stored and is_static(vector))) and not whole:
             plan.do(PadAxis(form.reduction.name, vector.name, block))
             form = recognise(plan.kernel)
             assert form is not None
         _Tiling(plan, form, target, block).build()
         yield plan
+
+
+def _pack(plan: Plan, form: Form, target: Target) -> bool:
+    """Pack the operand that varies along the vector axis where it is not contiguous, or has ragged ends.
+
+    Worth it where several rows share what was packed.
+    """
+    read = form.varying()
+    if read is None or form.row is None or read.buffer not in plan.kernel.inputs:
+        return False
+    axis = form.twin[form.vector]
+    dims = [d for d, i in enumerate(read.indices) if i is axis]
+    plain = [i for i in read.indices if not isinstance(i, Var | Const)]
+    if len(dims) != 1 or plain or read.buffer.layout.blocks:
+        return False
+    block = 2 * target.lanes(form.reduction.output.dtype.bytes)
+    ragged = not is_static(axis) or extent(axis) % block != 0
+    default = not is_contiguous(read, axis) or ragged
+    if extent(form.row) < REUSED_ROWS or extent(axis) < block // 2:
+        return False
+    if not plan.choose("pack", int(default), (0, 1)):
+        return False
+    plan.do(Pack(form.reduction.name, read.buffer.name, dims[0], block))
+    return True
 
 
 def _block(form: Form, target: Target) -> int:
@@ -151,6 +195,9 @@ class _Tiling:
     def __init__(self, plan: Plan, form: Form, target: Target, block: int) -> None:
         self.plan, self.form, self.target, self.block = plan, form, target, block
         self.contraction = is_contraction(form.reduction)
+        packs = [f"{form.reduction.name}_{b.name}" for b in plan.kernel.inputs]
+        self.packed = [s for s in form.before if s.name in packs]
+        self.windows = [s for s in form.before if s not in self.packed]
         self.vectors = max(1, block // target.lanes(form.reduction.output.dtype.bytes))
         work = points(form.reduction)
         wanted = min(target.cores * TASKS_PER_CORE, 1 + work // TASK_WORK)
@@ -209,7 +256,7 @@ class _Tiling:
             plan.reorder(panel, row, lane)
             return _Loops(first, first, row, panel)
         plan.reorder(*heads, *rest)
-        fusible = [*heads, panel] if panel and not self.form.before else heads
+        fusible = [*heads, panel] if panel and not self.windows else heads
         task, block = plan.tasks(fusible, self.target.cores * 2)
         return _Loops(task, block, row, panel)
 
@@ -240,7 +287,7 @@ class _Tiling:
         size = self.plan.size(outer[-1])
         share = max(1, size * others // self.wanted)
         rows = min(size, share)
-        for s in self.form.before:
+        for s in self.windows:
             budget = self.target.l1 * 3 // 2 if self._by_panel(s) else self.target.l2 // 2
             rows = min(rows, max(1, budget // self._bytes_per_row(s)))
         return self.plan.choose("row_block", rows, (n for n in (1, 2, 4, 7, 8, 14) if n <= size))
@@ -382,6 +429,8 @@ class _Tiling:
 
     def _by_panel(self, s: Stage) -> bool:
         """True if a panel of the vector axis reads a panel of ``s`` only, as in a depthwise convolution."""
+        if s in self.packed:
+            return True
         axis = self.form.twin[self.form.vector]
         reads = [r for r in self.form.reduction.reads() if r.buffer in s.outputs]
         row = s.output.dtype.bytes

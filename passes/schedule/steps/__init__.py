@@ -12,6 +12,7 @@ from tilewright.passes.schedule.steps.stages import (
     CacheRead,
     CacheWrite,
     Inline,
+    Pack,
     PadAxis,
     SplitReduction,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "Cut",
     "Fuse",
     "Inline",
+    "Pack",
     "PadAxis",
     "Parallel",
     "Partition",

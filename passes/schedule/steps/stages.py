@@ -4,6 +4,7 @@
 ``split_reduction(s, k, 8)`` gives a reduction partial accumulators (see :mod:`tilewright.passes.lower.split_reduction`);
 ``cache_write(mm)`` lets a stage that writes an output write a buffer of its own, copied by a new map ``mm_out``;
 ``cache_read(mm, a)`` lets a stage read a copy of a buffer, made by a new map ``mm_a``, which ``compute_at`` places at a tile;
+``pack(mm, b, 1, 16)`` does so with dim 1 innermost, padded with zeros to a multiple of 16, so that vectors along it are whole;
 ``inline(p)`` evaluates a map in the stages that read it;
 ``pad_axis(mm, n, 16)`` lets a stage run over a multiple of 16 points of an axis, where what it reads there is padding of a
 blocked layout.
@@ -13,10 +14,10 @@ from dataclasses import dataclass
 
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.errors import ScheduleError
-from tilewright.ir.expr import Expr, Read, Var, reads
+from tilewright.ir.expr import Expr, Read, Var, const, reads
 from tilewright.ir.layout import Layout
 from tilewright.ir.loop import Kernel
-from tilewright.ir.simplify import ceildiv, rewrite
+from tilewright.ir.simplify import ceildiv, compare, guard, known_le, rewrite
 from tilewright.ir.stage import Stage, map_stage, rename_axes
 from tilewright.passes.lower.collect import map_stage_expressions
 from tilewright.passes.lower.inline import inline_into
@@ -112,24 +113,59 @@ class CacheRead(Step):
 
     def apply(self, kernel: Kernel) -> Kernel:
         stage = _plain_stage(kernel, self.stage)
-        source = next((r.buffer for r in stage.reads() if r.buffer.name == self.buffer), None)
-        if source is None or source in stage.outputs:
-            raise ScheduleError(f"Stage '{self.stage}' does not read a buffer '{self.buffer}'.")
+        source = _source(stage, self.buffer)
         name = f"{stage.name}_{source.name}"
         axes = tuple(Var(f"{name}_{d}", e) for d, e in enumerate(source.shape))
         layout = Layout(source.layout.order)
         own = Buffer(f"{source.name}_r", source.dtype, source.shape, layout, "workspace")
+        return _with_reader(kernel, stage, source, map_stage(name, axes, own, Read(source, axes)))
 
-        def leaf(e: Expr) -> Expr | None:
-            if isinstance(e, Read) and e.buffer is source:
-                return Read(own, tuple(rewrite(i, leaf) for i in e.indices))
-            return None
 
-        reader = map_stage_expressions(stage, lambda e: rewrite(e, leaf))
-        pair = (map_stage(name, axes, own, Read(source, axes)), reader)
-        return _with_stages(
-            kernel, tuple(p for s in kernel.stages for p in (pair if s is stage else (s,)))
-        )
+def _source(stage: Stage, buffer: str) -> Buffer:
+    source = next((r.buffer for r in stage.reads() if r.buffer.name == buffer), None)
+    if source is None or source in stage.outputs:
+        raise ScheduleError(f"Stage '{stage.name}' does not read a buffer '{buffer}'.")
+    return source
+
+
+def _with_reader(kernel: Kernel, stage: Stage, source: Buffer, copy: Stage) -> Kernel:
+    """The kernel with ``copy`` in front of ``stage``, which reads its output in place of ``source``."""
+
+    def leaf(e: Expr) -> Expr | None:
+        if isinstance(e, Read) and e.buffer is source:
+            return Read(copy.output, tuple(rewrite(i, leaf) for i in e.indices))
+        return None
+
+    reader = map_stage_expressions(stage, lambda e: rewrite(e, leaf))
+    return _with_stages(
+        kernel, tuple(p for s in kernel.stages for p in ((copy, reader) if s is stage else (s,)))
+    )
+
+
+@dataclass(frozen=True)
+class Pack(Step):
+    """Let ``stage`` read a copy of ``buffer`` with ``dim`` innermost and padded with zeros to a multiple of ``factor``."""
+
+    name = "pack"
+    stage: str
+    buffer: str
+    dim: int
+    factor: int
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        stage = _plain_stage(kernel, self.stage)
+        source = _source(stage, self.buffer)
+        if not 0 <= self.dim < source.rank or source.layout.blocks:
+            raise ScheduleError(f"'{source.name}' has no plain dim {self.dim} to pack.")
+        name = f"{stage.name}_{source.name}"
+        whole = ceildiv(source.shape[self.dim], self.factor) * self.factor
+        shape = tuple(whole if d == self.dim else e for d, e in enumerate(source.shape))
+        axes = tuple(Var(f"{name}_{d}", e) for d, e in enumerate(shape))
+        order = (*(d for d in source.layout.order if d != self.dim), self.dim)
+        own = Buffer(f"{source.name}_r", source.dtype, shape, Layout(order), "workspace")
+        inside = compare("lt", axes[self.dim], source.shape[self.dim])
+        value = guard(inside, Read(source, axes), const(0, source.dtype))
+        return _with_reader(kernel, stage, source, map_stage(name, axes, own, value))
 
 
 @dataclass(frozen=True)
@@ -190,11 +226,13 @@ class PadAxis(Step):
 
 
 def _check_padding(stage: Stage, axis: Var, factor: int) -> None:
-    """Every read along the padded axis must fall into the padding of a layout blocked by that factor."""
+    """Every read along the padded axis must stay inside the buffer or the padding of a layout blocked by that factor."""
     for value in stage.values:
         for read in reads(value):
             for d, i in enumerate(read.indices):
-                if i is axis and (d, factor) not in read.buffer.layout.blocks:
+                if i is not axis or (d, factor) in read.buffer.layout.blocks:
+                    continue
+                if not known_le(axis.extent, read.buffer.shape[d]):
                     raise ScheduleError(
                         f"'{read.buffer.name}' is not stored in blocks of {factor} along that axis."
                     )
