@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
 from tilewright.frontends.onnx import import_model
+from tilewright.ir.errors import FrontendError
 from tilewright.ir.interpreter.graphs import interpret_graph
 
 Array = np.ndarray[Any, Any]
@@ -107,3 +109,22 @@ def as_array(value: Any) -> Array:
 def load(path: Any) -> onnx.ModelProto:
     """A model file without its external data."""
     return onnx.load(path, load_external_data=False)
+
+
+def add_model() -> Any:
+    """A model that adds the constant ``w`` to its input."""
+    return model_of(
+        "g (float[2] x) => (float[2] y) { y = Add(x, w) }",
+        initializers={"w": np.array([1, 2], np.float32)},
+    )
+
+
+def refused(model: Any, message: str, **options: Any) -> None:
+    """The import must end in a FrontendError whose sentence matches."""
+    with pytest.raises(FrontendError, match=message) as caught:
+        import_model(model, **options)
+    text = str(caught.value)
+    assert text[0].isupper() or text[0] == "'"
+    assert text.endswith((".", "trusted."))
+    assert len(text) < 2000
+    assert text.isprintable()

@@ -121,9 +121,11 @@ def _checked_opsets(proto: onnx.ModelProto, shown: str) -> dict[str, int]:
                 f"{entry.version}. Export it again with one."
             )
         opsets[domain] = entry.version
-    # Files from before operator sets existed mean version 1; models with a graph of other domains
-    # only have no default one.
-    version = opsets.setdefault("", 1 if proto.ir_version < 3 else NEWEST_OPSET)
+    # Files from before operator sets existed mean version 1. A later one without the standard's may
+    # consist of functions alone; a node that needs it is refused when it is met.
+    if proto.ir_version < 3:
+        opsets.setdefault("", 1)
+    version = opsets.get("", NEWEST_OPSET)
     if not OLDEST_OPSET <= version <= NEWEST_OPSET:
         raise FrontendError(
             f"{shown} uses operator set {version}; {OLDEST_OPSET} to {NEWEST_OPSET} are "
