@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: E501
 """Kernels for the tests of GPU code, as stages; and the kernels of the digit model."""
 
 from importlib.resources import files

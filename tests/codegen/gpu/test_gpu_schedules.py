@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPU templates: every schedule is proven, fits the target, and computes what the stages say."""
+"""The GPU templates: every schedule is proven, fits the target, and computes its stages."""
 
 import numpy as np
 import pytest

@@ -9,13 +9,18 @@ import numpy as np
 import pytest
 from gpu_kernels import ARGMAX, GELU, MATMUL, OPENCL, SOFTMAX, digit_model, plain
 
-from tilewright.ir.graph import Constant, Node, Value
+from tilewright.ir.dtypes import BY_NAME
+from tilewright.ir.graph import Constant, Value
 from tilewright.ir.interpreter.graphs import interpret_graph
-from tilewright.ir.interpreter.loops import from_memory, memory_shape, to_memory
+from tilewright.ir.interpreter.loops import (
+    from_memory,
+    interpret_kernel,
+    memory_shape,
+    to_memory,
+)
 from tilewright.ir.loop import Kernel
 from tilewright.ir.ops.group import Group
 from tilewright.ir.simplify import evaluate
-from tilewright.passes.lower.kernel import Lowered
 from tilewright.passes.schedule.select import schedule_kernel
 
 pytest.importorskip("pyopencl", reason="needs the extra 'opencl'")
@@ -68,9 +73,7 @@ def test_elementwise(device: OpenCLRunner) -> None:
     kernel = schedule_kernel(plain(GELU), OPENCL).kernel
     x, w = floats(33, 5), floats(5)
     wanted = (x + w) * 0.5 * (1 + np.vectorize(erf)((x + w) * np.sqrt(0.5)))
-    np.testing.assert_allclose(
-        run(device, kernel, x, w, m=33, n=5), wanted, rtol=1e-5, atol=1e-6
-    )
+    np.testing.assert_allclose(run(device, kernel, x, w, m=33, n=5), wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_one_thread_with_workspace(device: OpenCLRunner) -> None:
@@ -79,36 +82,87 @@ def test_one_thread_with_workspace(device: OpenCLRunner) -> None:
     assert (run(device, kernel, x, m=9, n=40) == x.argmax(axis=1)).all()
 
 
+FLOATS = "neg,abs,sign,ceil,floor,round,trunc,exp,log,sqrt,tanh,erf,sigmoid"
+FLOAT_PAIRS = "(x[i] / y[i]),mod(x[i], y[i]),fmod(x[i], y[i]),min(x[i], y[i]),max(x[i], y[i])"
+INTEGER_PAIRS = (
+    "(x[i] + y[i]),(x[i] - y[i]),(x[i] * y[i]),(x[i] / y[i]),mod(x[i], y[i]),fmod(x[i], y[i]),"
+    "min(x[i], y[i]),max(x[i], y[i]),and(x[i], y[i]),or(x[i], y[i]),xor(x[i], y[i]),"
+    "shl(x[i], y[i]),shr(x[i], y[i]),neg(x[i]),abs(x[i]),sign(x[i]),bitwise_not(x[i])"
+)
+
+
+def every(values: list[tuple[str, str]], dtype: str, count: int) -> Kernel:
+    """A kernel that computes some values, given with their types, of the elements of two inputs."""
+    outputs = ", ".join(f"o{n}: {kind}[{count}]" for n, (_, kind) in enumerate(values))
+    stages = "\n".join(
+        f"  stage map s{n}(i in {count}) -> o{n}[i] = {e}".replace("[i]", f"[i{n}]").replace(
+            "(i ", f"(i{n} "
+        )
+        for n, (e, _) in enumerate(values)
+    )
+    return plain(
+        f"kernel @every(x: {dtype}[{count}], y: {dtype}[{count}]) -> ({outputs}) {{\n{stages}\n"
+        f"  block s0.map(0) {{ o0[0] = x[0] }}\n}}"
+    )
+
+
+def same_as_interpreted(device: OpenCLRunner, kernel: Kernel, x: np.ndarray, y: np.ndarray) -> None:
+    arrays = [np.zeros(len(x), b.dtype.numpy) for b in kernel.outputs]
+    device.run(schedule_kernel(kernel, OPENCL).kernel, [x, y, *arrays])
+    wanted = interpret_kernel(kernel, {"x": x, "y": y})
+    for stage, found, array in zip(kernel.stages, arrays, wanted.values(), strict=True):
+        np.testing.assert_allclose(found, array, rtol=2e-6, err_msg=str(stage))
+
+
+def test_floating_point_operations(device: OpenCLRunner) -> None:
+    special = [0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -3.25, 1e10, -1e10, 3e38, np.inf, -np.inf, np.nan]
+    x, y = (np.array(v, np.float32) for v in zip(*((a, b) for a in special for b in special)))
+    values = [(f"{f}(x[i])", "f32") for f in FLOATS.split(",")]
+    values += [(f"{e})", "f32") for e in FLOAT_PAIRS.split("),")[:-1]]
+    values += [("max(x[i], y[i])", "f32"), ("isnan(x[i])", "bool"), ("isinf(x[i])", "bool")]
+    values += [(f"cast(x[i], {t})", t) for t in ("i32", "i64", "u8", "i8", "u32", "u64", "bool")]
+    values += [("select((x[i] < y[i]), f32(inf), f32(nan))", "f32")]
+    same_as_interpreted(device, every(values, "f32", len(x)), x, y)
+
+
+@pytest.mark.parametrize("dtype", ["i32", "i64", "i8", "u8", "u32"])
+def test_integer_operations_wrap_and_never_trap(device: OpenCLRunner, dtype: str) -> None:
+    limits = BY_NAME[dtype]
+    special = [0, 1, 2, 3, 7, 100, limits.min, limits.min + 1, limits.max]
+    special += [-1, -2, -7] if limits.is_signed else []
+    kind = limits.numpy
+    x, y = (np.array(v, kind) for v in zip(*((a, b) for a in special for b in special)))
+    pairs = [f"{e})" for e in INTEGER_PAIRS.split("),")[:-1]] + ["bitwise_not(x[i])"]
+    values = [(e, dtype) for e in pairs]
+    values += [(f"cast(x[i], {t})", t) for t in ("f32", "i64", "i8", "bool") if t != dtype]
+    values += [(f"({'x[i]'} {op} y[i])", "bool") for op in ("<", "<=", "==", "!=")]
+    same_as_interpreted(device, every(values, dtype, len(x)), x, y)
+
+
 def test_digit_model(device: OpenCLRunner) -> None:
     module, lowered = digit_model()
     image = RNG.random((3, 1, 8, 8), dtype=np.float32)
     values: dict[Value, np.ndarray] = {module.graph.inputs[0]: image}
-    waiting = iter(lowered)
+    kernels = iter(lowered)
+
+    def value(v: Value) -> np.ndarray:
+        """A value of the graph, or a constant inside of a group."""
+        constant = v.producer is not None and isinstance(v.producer.op, Constant)
+        return module.constants[v.producer.op.data] if constant else values[v]
+
     for node in module.graph.nodes:
-        values |= dict(zip(node.results, compute(device, module, node, values, waiting)))
-    found = values[module.graph.outputs[0]]
+        (result,) = node.results
+        shape = [evaluate(d, {"batch": 3}) for d in result.type.shape]
+        if isinstance(node.op, Group):
+            low = next(kernels)
+            arrays = [
+                value(v).reshape([evaluate(d, {"n0": 3}) for d in b.shape])
+                for v, b in zip(low.arguments, low.kernel.inputs, strict=True)
+            ]
+            kernel = schedule_kernel(low.kernel, OPENCL).kernel
+            values[result] = run(device, kernel, *arrays, n0=3).reshape(shape)
+        elif not isinstance(node.op, Constant):
+            values[result] = value(node.operands[0]).reshape(shape)
     wanted = interpret_graph(module, [image])["logits"]
+    found = values[module.graph.outputs[0]]
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
-
-
-def compute(
-    device: OpenCLRunner,
-    module: object,
-    node: Node,
-    values: dict[Value, np.ndarray],
-    waiting: Iterator[Lowered],
-) -> list[np.ndarray]:
-    """The results of a node of the main graph, each group by its kernel."""
-    if isinstance(node.op, Constant):
-        return [module.constants[node.op.data]]  # type: ignore[attr-defined]
-    (result,) = node.results
-    shape = [evaluate(d, {"batch": 3}) for d in result.type.shape]
-    if not isinstance(node.op, Group):
-        return [values[node.operands[0]].reshape(shape)]
-    low = next(waiting)
-    kernel = schedule_kernel(low.kernel, OPENCL).kernel
-    arrays = [
-        values[v].reshape([evaluate(d, {"n0": 3}) for d in b.shape])
-        for v, b in zip(low.arguments, low.kernel.inputs)
-    ]
-    return [run(device, kernel, *arrays, n0=3).reshape(shape)]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPU kernels in the legality proof: phases, barriers and registers of threads; every way to break them is refused."""
+# ruff: noqa: E501
+"""GPU kernels in the proof: phases, barriers, registers of threads; and ways to break them."""
 
 import pytest
 
