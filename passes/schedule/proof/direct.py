@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from tilewright.ir.expr import (
     ONE,
     ZERO,
+    Const,
     Expr,
     IndexOp,
     Var,
@@ -167,7 +168,8 @@ class Direct:
         found = self._solution(update, sink, shared)
         if found is None or any(not is_at_least_zero(n, facts) for n in found.needs):
             return None
-        point = instance.point[len(stage.axes) :]
+        fixed = {v: c for v, c in found.values.items() if isinstance(c, Const)}
+        point = [substitute(e, fixed) for e in instance.point[len(stage.axes) :]]
         free = set(found.free)
         if any(free_variables(e) & set(found.values) for e in point):
             return None

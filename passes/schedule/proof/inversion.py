@@ -7,7 +7,7 @@ iteration exists if these values are in range; each range is an inequality that 
 caller. A fused loop is first replaced by the two loops it was made of.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.ir.expr import (
@@ -25,7 +25,7 @@ from tilewright.ir.expr import (
     terms_of,
     walk,
 )
-from tilewright.ir.simplify import ceildiv, floordiv, mod, multiple_of, substitute
+from tilewright.ir.simplify import ceildiv, floordiv, mod, multiple_of, substitute, upper
 from tilewright.passes.schedule.proof.inequalities import is_at_least_zero
 
 
@@ -85,12 +85,14 @@ def solve(
     own = [substitute(e, renamed) for e in (*indices, *others)]
     unknowns, unfused, needs = _unfuse([v for v in renamed.values() if isinstance(v, Var)], own)
     equations = [(substitute(e, unfused), c) for e, c in zip(own, cell)]
-    unknown: set[Expr] = set(unknowns)
-    values: dict[Expr, Expr] = {}
+    # A loop of at most one iteration is no digit.
+    values: dict[Expr, Expr] = {v: ZERO for v in unknowns if upper(v.extent) <= 1}
+    needs += [sub(v.extent, 1) for v in unknowns if v in values]
+    unknown: set[Expr] = set(unknowns) - set(values)
     while equations:
         equations.sort(key=lambda pair: len(free_variables(pair[0]) & unknown))
         one, wanted = equations.pop(0)
-        found = _solve_one(substitute(one, values), wanted, unknown, values)
+        found = _solve_one(substitute(one, values), wanted, unknown, values, unfused)
         if found is None:
             return None
         needs += found
@@ -104,7 +106,11 @@ def solve(
             free.append(v)
         else:
             return None
-    left = [n for n in (substitute(n, values) for n in needs) if not _holds(n)]
+    left = [substitute(substitute(n, unfused), values) for n in needs]
+    left = [n for n in left if not _holds(n)]
+    own_variables = {*unknowns, *renamed.values()}
+    if any(free_variables(n) & own_variables for n in left):
+        return None
     return Solution(
         tuple(indices), tuple(cell), frozenset(private), solved, tuple(left), tuple(free)
     )
@@ -115,11 +121,15 @@ def _holds(need: Expr) -> bool:
 
 
 def _solve_one(
-    one: Expr, wanted: Expr, unknown: set[Expr], values: dict[Expr, Expr]
+    one: Expr,
+    wanted: Expr,
+    unknown: set[Expr],
+    values: dict[Expr, Expr],
+    unfused: Mapping[Expr, Expr],
 ) -> list[Expr] | None:
     """Solve ``one == wanted``, moving variables from ``unknown`` to ``values``.
 
-    Returns what must not be negative for it to have a solution; None if it is not of a simple form.
+    ``unfused`` says what fused loops are, which extents may still mention. Returns what must not be negative for it to have a solution; None if it is not of a simple form.
     """
     needs: list[Expr] = []
     whole = 0
@@ -133,7 +143,7 @@ def _solve_one(
         weight, v = max(digits, key=lambda d: d[0], default=(0, None))
         if weight <= 0 or not isinstance(v, Var):
             return None
-        extent = substitute(v.extent, values)
+        extent = substitute(substitute(v.extent, unfused), values)
         inner = sub(one, mul(v, weight))
         in_range = is_at_least_zero(inner) and is_at_least_zero(sub(weight - 1, inner))
         if not in_range or free_variables(extent) & unknown:
