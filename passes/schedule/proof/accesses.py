@@ -153,7 +153,7 @@ def point_ranges(program: Program, instance: Instance, copied: Buffer) -> list[t
         return list(zip(instance.point, copied.shape, strict=True))
     axes = axes_of(program.stage(instance.stage), instance.part)
     known: dict[Expr, Expr] = dict(zip(axes, instance.point))
-    return [(e, substitute(axis.extent, known)) for axis, e in known.items()]
+    return [(known[axis], substitute(axis.extent, known)) for axis in axes]
 
 
 def negated(condition: Expr) -> Expr:

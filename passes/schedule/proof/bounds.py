@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.errors import ScheduleError
-from tilewright.ir.expr import Expr, mul
-from tilewright.ir.simplify import ceildiv, sub
+from tilewright.ir.expr import Expr, mul, sub
+from tilewright.ir.simplify import ceildiv
 from tilewright.passes.schedule.proof import report
 from tilewright.passes.schedule.proof.accesses import Place, Program, guarded_reads
 from tilewright.passes.schedule.proof.facts import Facts

@@ -241,8 +241,9 @@ class Flow:
                     wants.append(access.domain.map(access.cell, f"start {stage.name}"))
         has = []
         for access in self.sources:
-            starts = access.kind == "start" and access.stage is not None
-            label = f"start {access.stage.name}" if starts else f"final {access.buffer.name}"
+            label = f"final {access.buffer.name}"
+            if access.kind == "start" and access.stage is not None:
+                label = f"start {access.stage.name}"
             has.append(access.domain.map(access.cell, label))
         if not has:
             return

@@ -170,7 +170,7 @@ class Direct:
             return None
         fixed = {v: c for v, c in found.values.items() if isinstance(c, Const)}
         point = [substitute(e, fixed) for e in instance.point[len(stage.axes) :]]
-        free = set(found.free)
+        free: set[Expr] = set(found.free)
         if any(free_variables(e) & set(found.values) for e in point):
             return None
         limits: list[Expr] = []

@@ -88,7 +88,7 @@ def solve(
     # A loop of at most one iteration is no digit.
     values: dict[Expr, Expr] = {v: ZERO for v in unknowns if upper(v.extent) <= 1}
     needs += [sub(v.extent, 1) for v in unknowns if v in values]
-    unknown: set[Expr] = set(unknowns) - set(values)
+    unknown: set[Expr] = {v for v in unknowns if v not in values}
     while equations:
         equations.sort(key=lambda pair: len(free_variables(pair[0]) & unknown))
         one, wanted = equations.pop(0)
@@ -98,12 +98,12 @@ def solve(
         needs += found
     solved: dict[Expr, Expr] = {}
     free: list[Var] = []
-    for v, new in renamed.items():
+    for old, new in renamed.items():
         expression = unfused.get(new, new)
         if not free_variables(expression) & unknown:
-            solved[v] = substitute(expression, values)
-        elif expression is new and isinstance(v, Var):
-            free.append(v)
+            solved[old] = substitute(expression, values)
+        elif expression is new and isinstance(old, Var):
+            free.append(old)
         else:
             return None
     left = [substitute(substitute(n, unfused), values) for n in needs]

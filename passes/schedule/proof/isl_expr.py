@@ -30,9 +30,10 @@ from tilewright.ir.expr import (
     Var,
     free_variables,
     polynomial,
+    sub,
 )
 from tilewright.ir.interning import memoised
-from tilewright.ir.simplify import INFINITY, bounds, sub
+from tilewright.ir.simplify import INFINITY, bounds
 
 _DIM = isl.dim_type.set
 _PARAM = isl.dim_type.param
