@@ -85,7 +85,7 @@ def test_wheel_runs(built: Path, tmp_path: Path) -> None:
 def test_one_version_everywhere() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["version"] == tilewright.__version__
-    major, minor, patch = map(int, tilewright.__version__.split("."))
+    major, minor, patch = map(int, project["version"].split("."))
     assert 10000 * major + 100 * minor + patch == library.VERSION
     fields = Manifest.__dataclass_fields__
     assert fields["tool"].default == f"tilewright {tilewright.__version__}"
