@@ -249,6 +249,25 @@ def _relax_floordiv(terms: tuple[tuple[Monomial, int], ...], least: bool) -> Exp
         slack = divisor - 1 if least == (coefficient > 0) else 0
         rest = polynomial({m: c for m, c in terms if m != monomial})
         return add(rest, mul(sub(atom.a, slack), coefficient // divisor))
+    return _relax_nested(terms, least)
+
+
+def _relax_nested(terms: tuple[tuple[Monomial, int], ...], least: bool) -> Expr | None:
+    """Bound ``k*(a//c) - k*m*(a//(c*m))``, which is ``k`` times a remainder of ``m``."""
+    divided = {
+        (m[0].a, int(m[0].b.literal)): (m, c)
+        for m, c in terms
+        if len(m) == 1
+        and isinstance(m[0], IndexOp)
+        and m[0].op == "floordiv"
+        and isinstance(m[0].b, Const)
+    }
+    for (a, fine), (monomial, k) in divided.items():
+        for (b, coarse), (other, c) in divided.items():
+            factor = coarse // fine
+            if a is b and coarse == fine * factor and factor > 1 and c == -k * factor:
+                rest = polynomial({m: n for m, n in terms if m not in (monomial, other)})
+                return rest if least == (k > 0) else add(rest, k * (factor - 1))
     return None
 
 
@@ -333,13 +352,22 @@ def floordiv(a: Operand, b: Operand) -> Expr:
             return add(quotient, remainder)
         if is_nonnegative(remainder) and known_lt(remainder, b):
             return quotient
-        if (
-            isinstance(remainder, IndexOp)
-            and remainder.op == "floordiv"
-            and isinstance(remainder.b, Const)
-        ):
-            return add(quotient, floordiv(remainder.a, mul(remainder.b, b)))
+        inner = _inner_floordiv(remainder)
+        if inner is not None:
+            # (x//m + t) // b == (x + m*t) // (m*b), for any integer t.
+            numerator = add(inner.a, mul(sub(remainder, inner), inner.b))
+            return add(quotient, floordiv(numerator, mul(inner.b, b)))
     return add(quotient, IndexOp("floordiv", remainder, b))
+
+
+def _inner_floordiv(e: Expr) -> IndexOp | None:
+    """A floor-division by a constant that is a term of ``e`` by itself."""
+    for monomial, coefficient in terms_of(e):
+        if coefficient == 1 and len(monomial) == 1:
+            atom = monomial[0]
+            if isinstance(atom, IndexOp) and atom.op == "floordiv" and isinstance(atom.b, Const):
+                return atom
+    return None
 
 
 def mod(a: Operand, b: Operand) -> Expr:
@@ -354,6 +382,9 @@ def mod(a: Operand, b: Operand) -> Expr:
         return remainder
     if isinstance(b, Const) and multiple_of(remainder) % int(b.literal) == 0:
         return ZERO
+    if isinstance(b, Const) and _inner_floordiv(remainder) is not None:
+        # The quotient has another form than ``remainder // b``: said with it, sums of both cancel.
+        return sub(remainder, mul(floordiv(remainder, b), b))
     return IndexOp("mod", remainder, b)
 
 

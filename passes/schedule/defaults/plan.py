@@ -144,8 +144,8 @@ class Plan:
         """
         names = [n for n in names if self.loop(n) is not None]
         symbolic = [n for n in names if self.static_size(n) is None]
-        if symbolic and names[0] not in symbolic:
-            lead = max(symbolic, key=self.size)
+        lead = max(symbolic, key=self.size) if symbolic else names[0]
+        if lead != names[0]:
             names = [lead, *(n for n in names if n != lead)]
             self.do(Reorder(tuple(names)))
         task = names[0]
