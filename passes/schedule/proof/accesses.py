@@ -22,6 +22,7 @@ from tilewright.ir.expr import (
     Unary,
     Var,
     children,
+    free_variables,
     reads,
 )
 from tilewright.ir.loop import Alloc, Barrier, Block, For, If, Kernel, Let, Seq, Stmt, Store
@@ -282,8 +283,24 @@ class _Walker:
             at = Place(here.loops, here.position, conditions, here.memories)
             number = len(self.program.instances)
             instance = Instance(number, at, block.stage, block.part, point, tuple(writes))
+            self._require_bound(instance)
             self.program.instances.append(instance)
             here = self._next(place)
+
+    def _require_bound(self, instance: Instance) -> None:
+        """Everything that a block names is a symbol of the kernel or a loop around the block."""
+        known = {*self.program.kernel.symbols, *instance.place.variables}
+        for e in (
+            *instance.point,
+            *instance.place.conditions,
+            *(i for w in instance.writes for i in (*w.indices, w.value)),
+        ):
+            unknown = free_variables(e) - known
+            if unknown:
+                name = min(map(str, unknown))
+                raise ScheduleError(
+                    f"Block '{instance.name}' uses '{name}', which nothing around it binds."
+                )
 
     def _paths(
         self, s: Stmt, place: Place, bound: Mapping[Expr, Expr], stored: list[Write]
