@@ -416,7 +416,7 @@ class _Tiling:
 
     def _producer(self, s: Stage, loops: _Loops) -> None:
         """Compute padding (or another map in front) where its box stays in cache, in memory order and on vectors."""
-        at_panel = loops.panel and self._by_panel(s)
+        at_panel = self.plan.loop(loops.panel) is not None and self._by_panel(s)
         self.plan.do(ComputeAt(s.name, "workspace", (loops.panel if at_panel else loops.block,)))
         order = [v.name for v in memory_order(s)]
         self.plan.reorder(*order)
