@@ -148,9 +148,11 @@ FITS = [
     Fit("SINH", _odd(np.sinh), _odd_weight(np.sinh), 0.0, 1.0, {"float": 3, "double": 7}),
     Fit("TANH", _odd(np.tanh), _odd_weight(np.tanh), 0.0, 0.4, {"float": 5, "double": 11}),
     Fit("ERF", _erf_near, _erf_near_weight, 0.0, 1.0, {"float": 6, "double": 12}),
-    # log(erfc(x)) = P(x - center).
-    Fit("ERFC_LOG", lambda x: np.log(erfc(x)), _erf_far_weight, 0.99, 4.0, {"float": 8}, 1.0),
-    Fit("ERFC_LOG", lambda x: np.log(erfc(x)), _erf_far_weight, 0.99, 6.0, {"double": 17}, 1.0),
+    # log2(erfc(x)) = P(x - center), and a power of 2 of which a fifth is subtracted from 1.
+    Fit("EXP2_ERF", _exp2_tail, lambda r: r * np.exp(-r * LN2), -0.5, 0.5,
+        {"float": 4, "double": 10}),
+    Fit("ERFC_LOG2", lambda x: np.log(erfc(x)) / LN2, _erf_far_weight, 0.99, 4.0, {"float": 8}, 1.0),
+    Fit("ERFC_LOG2", lambda x: np.log(erfc(x)) / LN2, _erf_far_weight, 0.99, 6.0, {"double": 17}, 1.0),
 ]  # fmt: skip
 
 

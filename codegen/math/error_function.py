@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""erf: ``x + x*P(x^2)`` below 1, else ``1 - exp(Q(|x| - 1))``: Q is the logarithm of the
-complement.
-"""
+"""erf: ``x + x*P(x^2)`` below 1, else ``1 - 2^Q(|x| - 1)``: Q is the binary logarithm of erfc."""
 
 from tilewright.codegen.llvm.builder import Builder, Value
-from tilewright.codegen.math.evaluation import absolute, clamp, polynomial, with_sign
-from tilewright.codegen.math.exponential import exp_of_moderate
+from tilewright.codegen.math.evaluation import (
+    absolute,
+    at_most,
+    nearest_shifted,
+    polynomial,
+    times_power,
+    with_sign,
+)
 
 # From where on the result is 1.
 _LAST = {"float": 4.0, "double": 6.0}
@@ -14,8 +18,12 @@ _LAST = {"float": 4.0, "double": 6.0}
 def erf(b: Builder, x: Value) -> Value:
     magnitude = absolute(b, x)
     square = b.mul(x, x)
-    near = b.fma(x, polynomial(b, "ERF", square), x)
-    inside = clamp(b, magnitude, 0.99, _LAST[x.element])
-    exponent = polynomial(b, "ERFC_LOG", b.sub(inside, b.like(1.0, x)))
-    far = with_sign(b, b.sub(b.like(1.0, x), exp_of_moderate(b, exponent)), x)
-    return b.select(b.compare("olt", magnitude, b.like(1.0, x)), near, far)
+    near = b.fma(magnitude, polynomial(b, "ERF", square), magnitude)
+    inside = at_most(b, magnitude, _LAST[x.element])
+    one = b.like(1.0, x)
+    logarithm = polynomial(b, "ERFC_LOG2", b.sub(inside, one))
+    number, shifted = nearest_shifted(b, logarithm, 1.0)
+    rest = b.sub(logarithm, number)
+    power = b.fma(rest, polynomial(b, "EXP2_ERF", rest), one)
+    far = b.sub(one, times_power(b, power, shifted))
+    return with_sign(b, b.select(b.compare("ult", magnitude, one), near, far), x)

@@ -84,14 +84,35 @@ def power_of_two(b: Builder, exponent: Value, element: str) -> Value:
     return b.bitcast(b.op("shl", biased, b.like(form.mantissa, exponent)), element)
 
 
+def at_most(b: Builder, x: Value, bound: float) -> Value:
+    """The smaller of ``x`` and a number; that number for NaN."""
+    limit = b.like(bound, x)
+    return b.select(b.compare("olt", x, limit), x, limit)
+
+
+def nearest_shifted(b: Builder, x: Value, factor: float) -> tuple[Value, Value]:
+    """The integer nearest to ``x*factor``, and the number whose low bits hold it."""
+    shifter = b.like(FORMATS[x.element].shifter, x)
+    shifted = b.fma(x, b.like(factor, x), shifter) if factor != 1 else b.add(x, shifter)
+    return b.sub(shifted, shifter), shifted
+
+
+def times_power(b: Builder, x: Value, shifted: Value) -> Value:
+    """``x`` times 2 to the integer in the low bits of ``shifted``; both, and the result, are
+    normal.
+    """
+    mantissa = FORMATS[x.element].mantissa
+    bits = bits_of(b, shifted)
+    exponent = b.op("shl", bits, b.like(mantissa, bits))
+    return b.bitcast(b.add(bits_of(b, x), exponent), x.element)
+
+
 def nearest_integer(b: Builder, x: Value, factor: float) -> tuple[Value, Value]:
     """The integer nearest to ``x*factor``, as a number and as an integer; for magnitudes below
     2^22 (2^51).
     """
     form = FORMATS[x.element]
-    shifter = b.like(form.shifter, x)
-    shifted = b.fma(x, b.like(factor, x), shifter)
-    number = b.sub(shifted, shifter)
+    number, shifted = nearest_shifted(b, x, factor)
     shifter_bits = constant_bits(form, form.shifter)
     bits = bits_of(b, shifted)
     return number, b.sub(bits, b.like(shifter_bits, bits))

@@ -10,10 +10,13 @@ from tilewright.codegen.llvm.builder import Builder, Value
 from tilewright.codegen.math.evaluation import (
     FORMATS,
     absolute,
+    at_most,
     clamp,
     nearest_integer,
+    nearest_shifted,
     polynomial,
     power_of_two,
+    times_power,
     two_product,
     with_sign,
 )
@@ -25,10 +28,15 @@ _RANGE2 = {"float": (-151.0, 129.0), "double": (-1077.0, 1025.0)}
 
 def _reduced(b: Builder, x: Value) -> tuple[Value, Value]:
     """The integer n and the rest r of ``x = n*ln2 + r``."""
+    number, integer = nearest_integer(b, x, FORMATS[x.element].log2e)
+    return integer, _rest(b, x, number)
+
+
+def _rest(b: Builder, x: Value, number: Value) -> Value:
+    """``x - number*ln2``, ln2 in two parts of which the first times ``number`` is exact."""
     form = FORMATS[x.element]
-    number, integer = nearest_integer(b, x, form.log2e)
     rest = b.fma(number, b.like(-form.ln2_high, x), x)
-    return integer, b.fma(number, b.like(-form.ln2_low, x), rest)
+    return b.fma(number, b.like(-form.ln2_low, x), rest)
 
 
 def _significand(b: Builder, r: Value) -> Value:
@@ -57,9 +65,9 @@ def exp2(b: Builder, x: Value) -> Value:
 
 
 def exp_of_moderate(b: Builder, x: Value) -> Value:
-    """``exp(x)`` where neither it nor ``2^n`` leaves the normal numbers."""
-    integer, rest = _reduced(b, x)
-    return b.mul(_significand(b, rest), power_of_two(b, integer, x.element))
+    """``exp(x)`` of a number whose result is normal."""
+    number, shifted = nearest_shifted(b, x, FORMATS[x.element].log2e)
+    return times_power(b, _significand(b, _rest(b, x, number)), shifted)
 
 
 def expm1(b: Builder, x: Value) -> Value:
@@ -101,10 +109,10 @@ def tanh(b: Builder, x: Value) -> Value:
     magnitude = absolute(b, x)
     square = b.mul(x, x)
     near = b.fma(b.mul(magnitude, square), polynomial(b, "TANH", square), magnitude)
-    doubled = clamp(b, b.add(magnitude, magnitude), 0.0, 44.0)
+    doubled = at_most(b, b.add(magnitude, magnitude), 44.0)
     one = b.like(1.0, x)
     quotient = b.div(b.like(2.0, x), b.add(exp_of_moderate(b, doubled), one))
-    small = b.compare("olt", square, b.like(0.4, x))
+    small = b.compare("ult", square, b.like(0.4, x))
     return with_sign(b, b.select(small, near, b.sub(one, quotient)), x)
 
 
