@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proof that a scheduled kernel computes its stages.
 
-It reads the scheduled loop IR and the stages, not the steps, so it catches a faulty step as well as a wrong schedule.
-Shown, in this order:
+It reads the scheduled loop IR and the stages, not the steps, so it catches a faulty step as well as
+a wrong schedule. Shown, in this order:
 
 1. every block computes, at its point, the expression of its stage (:mod:`.proof.match`);
 2. every access is inside its buffer (:mod:`.proof.bounds`);
-3. every read finds the value that its stage's expression names, and the kernel's outputs hold theirs at the end, so that
-   every point that is needed runs (:mod:`.proof.dataflow`);
-4. every reduction starts once and takes every update exactly once before it is read (:mod:`.proof.reductions`);
-5. iterations of parallel, vectorized and thread loops share no cell that one of them writes (:mod:`.proof.races`);
+3. every read finds the value that its stage's expression names, and the kernel's outputs hold
+   theirs at the end, so that every point that is needed runs (:mod:`.proof.dataflow`);
+4. every reduction starts once and takes every update exactly once before it is read
+   (:mod:`.proof.reductions`);
+5. iterations of parallel, vectorized and thread loops share no cell that one of them writes
+   (:mod:`.proof.races`);
 6. the phases of a GPU block are apart where they must be (:mod:`.proof.threads`).
 
-Together: by induction over time, every read finds what a run of the stages one after another would give it.
+Together: by induction over time, every read finds what a run of the stages one after another would
+give it.
 """
 
 import time
@@ -22,6 +25,7 @@ import islpy as isl
 
 from tilewright.ir.errors import ScheduleError
 from tilewright.ir.loop import Kernel
+from tilewright.passes.lower.kernel import plain_body
 from tilewright.passes.schedule.proof.accesses import Memory, Program, collect
 from tilewright.passes.schedule.proof.bounds import check_bounds
 from tilewright.passes.schedule.proof.dataflow import Flow, accesses_of
@@ -49,7 +53,8 @@ class Proof:
 
     def __str__(self) -> str:
         return (
-            f"'{self.kernel}' is legal: {self.instances} blocks, {self.reads} reads, {self.memories} memories, "
+            f"'{self.kernel}' is legal: {self.instances} blocks, {self.reads} reads, "
+            f"{self.memories} memories, "
             f"{self.seconds * 1e3:.1f} ms"
         )
 
@@ -60,10 +65,12 @@ def prove(
     allow_reorder: bool = True,
     thorough: bool = False,
 ) -> Proof:
-    """Show that the body of ``kernel`` computes its stages; ScheduleError with a counter-example if it does not.
+    """Show that the body of ``kernel`` computes its stages; ScheduleError with a counter-example if
+    it does not.
 
-    ``max_operations`` caps the work of the proof: over it, ScheduleError says so. ``allow_reorder`` lets floating-point sums
-    and products run in another order than the stage's; integer ones and minima and maxima may always.
+    ``max_operations`` caps the work of the proof: over it, ScheduleError says so. ``allow_reorder``
+    lets floating-point sums and products run in another order than the stage's; integer ones and
+    minima and maxima may always.
     """
     started = time.perf_counter()
     context = isl.Context()
@@ -84,6 +91,9 @@ def prove(
 def _prove(
     kernel: Kernel, context: isl.Context, allow_reorder: bool, thorough: bool
 ) -> tuple[Program, list[Demand]]:
+    if any(stage.kind == "opaque" for stage in kernel.stages):
+        _require_plain(kernel)
+        return Program(kernel), []
     facts = Facts(context)
     program = collect(kernel)
     matcher = Matcher(program, facts)
@@ -115,3 +125,13 @@ def _prove(
     check_races(program, facts)
     check_threads(kernel)
     return program, demands
+
+
+def _require_plain(kernel: Kernel) -> None:
+    """A kernel with an opaque stage runs its stages one after another: that needs no proof."""
+    if kernel.body is not plain_body(kernel.stages, kernel.outputs):
+        name = next(stage.name for stage in kernel.stages if stage.kind == "opaque")
+        raise ScheduleError(
+            f"Nothing is known of opaque stage '{name}' but its effects, so that no schedule of "
+            f"'{kernel.name}' can be proven. Leave the kernel unscheduled."
+        )

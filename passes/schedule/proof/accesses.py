@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The statement instances of a scheduled kernel and the memory that they touch.
 
-A walk over the body turns every block into an :class:`Instance`: the loops around it, the conditions on the way, its
-place in the order of execution, and its stores. A buffer becomes one :class:`Memory` per allocation, so that two
-allocations of equal buffers stay apart, and a fresh allocation in every iteration of a loop is private to it.
+A walk over the body turns every block into an :class:`Instance`: the loops around it, the
+conditions on the way, its place in the order of execution, and its stores. A buffer becomes one
+:class:`Memory` per allocation, so that two allocations of equal buffers stay apart, and a fresh
+allocation in every iteration of a loop is private to it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,7 +35,9 @@ _OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """One loop of the kernel; loops around several statements are the same object in all of them."""
+    """One loop of the kernel; loops around several statements are the same object in all of
+    them.
+    """
 
     var: Var
     kind: str
@@ -66,8 +69,9 @@ class Write:
 class Place:
     """Where something happens: loops outside it, conditions on the way, and its position.
 
-    ``position`` has one number for every depth, from outside all loops to inside all of them: of two statements, the one
-    with the smaller number at the first depth where their loops part comes first.
+    ``position`` has one number for every depth, from outside all loops to inside all of them: of
+    two statements, the one with the smaller number at the first depth where their loops part comes
+    first.
     """
 
     loops: tuple[Loop, ...]
@@ -124,7 +128,9 @@ class Program:
 
 
 def collect(kernel: Kernel) -> Program:
-    """The program of a kernel's body. ScheduleError for a body that has statements a proof cannot read."""
+    """The program of a kernel's body. ScheduleError for a body that has statements a proof cannot
+    read.
+    """
     walker = _Walker(Program(kernel))
     memories = {}
     for buffer in (*kernel.inputs, *kernel.outputs):
@@ -237,11 +243,13 @@ class _Walker:
                 pass  # The order of the text holds without it; see proof/threads.py.
             case Store(buffer, _, _):
                 raise ScheduleError(
-                    f"A store to '{buffer.name}' stands outside any block. Put it into a block that says which point it computes."
+                    f"A store to '{buffer.name}' stands outside any block. Put it into a block "
+                    "that says which point it computes."
                 )
             case _:
                 raise ScheduleError(
-                    f"The proof cannot read a statement of kind '{type(s).__name__.lower()}'. Leave the kernel unscheduled."
+                    f"The proof cannot read a statement of kind '{type(s).__name__.lower()}'. "
+                    "Leave the kernel unscheduled."
                 )
 
     def _loop(self, s: For, place: Place, bound: dict[Expr, Expr]) -> None:
@@ -252,7 +260,8 @@ class _Walker:
             bound = {**bound, s.var: var}
         if any(loop.var is var for loop in place.loops):
             raise ScheduleError(
-                f"Loop '{var.name}' stands inside a loop over the same variable. Rename one of them."
+                f"Loop '{var.name}' stands inside a loop over the same variable. Rename one of "
+                "them."
             )
         self._evaluate(extent, place)
         self._require_input_reads(f"The extent of '{var.name}'", extent, place)
@@ -346,7 +355,9 @@ class _Walker:
     def _before(
         self, e: Expr, place: Place, bound: Mapping[Expr, Expr], stored: list[Write]
     ) -> Expr:
-        """``e`` as a function of memory before the block: what it reads back is put in its place."""
+        """``e`` as a function of memory before the block: what it reads back is put in its
+        place.
+        """
         replacements = dict(bound)
         for read in reads(e):
             writes = [w for w in stored if place.memories.get(read.buffer) is w.memory]

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bounds: every access is inside its buffer, under the conditions and guards around it.
 
-Bounds of index expressions decide most accesses at once; a condition such as ``8*i + l < n`` is tried as a fact about
-the index; isl decides the rest. A read may also touch the padding lanes of a blocked axis, which exist in memory; a
-write may not, since contractions rely on them being zero. Both arms of a ``select`` may be evaluated, so that its condition
-protects nothing; that of a ``guard`` does.
+Bounds of index expressions decide most accesses at once; a condition such as ``8*i + l < n`` is
+tried as a fact about the index; isl decides the rest. A read may also touch the padding lanes of a
+blocked axis, which exist in memory; a write may not, since contractions rely on them being zero.
+Both arms of a ``select`` may be evaluated, so that its condition protects nothing; that of a
+``guard`` does.
 """
 
 from collections.abc import Sequence

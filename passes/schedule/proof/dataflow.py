@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dataflow: what every read finds in memory is what its stage wants.
 
-For one memory, the loops outside its allocation are parameters: every iteration has fresh cells, so a value cannot come from
-another one. Inside, isl's array dataflow analysis (Feautrier, *Dataflow analysis of array and scalar references*, 1991)
-gives for every read the last earlier write of its cell. Writes that start a value (a map, the init of a reduction, a
-copy) are its sources; updates of a reduction modify a value in place and are readers themselves.
+For one memory, the loops outside its allocation are parameters: every iteration has fresh cells, so
+a value cannot come from another one. Inside, isl's array dataflow analysis (Feautrier, *Dataflow
+analysis of array and scalar references*, 1991) gives for every read the last earlier write of its
+cell. Writes that start a value (a map, the init of a reduction, a copy) are its sources; updates of
+a reduction modify a value in place and are readers themselves.
 
-Logical cells name values: a source *has* the final value of a cell, or the start of a reduction at it; a read *wants* one.
-Where some pair of a read and its source disagree, or a read has no source, that pair is the counter-example. What
-the kernel returns is read once more after its end.
+Logical cells name values: a source *has* the final value of a cell, or the start of a reduction at
+it; a read *wants* one. Where some pair of a read and its source disagree, or a read has no source,
+that pair is the counter-example. What the kernel returns is read once more after its end.
 """
 
-from copy import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,6 @@ import islpy as isl
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.errors import ScheduleError
 from tilewright.ir.expr import Expr, Var, free_variables, index, reads
-from tilewright.ir.simplify import substitute
 from tilewright.ir.stage import Stage
 from tilewright.passes.schedule.proof import report
 from tilewright.passes.schedule.proof.accesses import Instance, Memory, Program, point_ranges
@@ -40,8 +40,8 @@ from tilewright.passes.schedule.proof.match import Demand, roles
 class Access:
     """A write or a read of one memory, as the analysis sees it.
 
-    ``kind``: ``start`` (of a reduction or scan), ``write`` (of a whole value), ``update``, ``read`` or
-    ``final`` (the read after the end). ``cell`` is the logical cell of ``buffer`` that it has or
+    ``kind``: ``start`` (of a reduction or scan), ``write`` (of a whole value), ``update``, ``read``
+    or ``final`` (the read after the end). ``cell`` is the logical cell of ``buffer`` that it has or
     wants; ``stage`` the stage that computes it, for all but reads and copies.
     """
 
@@ -61,7 +61,9 @@ class Access:
 
 
 class Flow:
-    """The accesses of one memory and where their values come from; ``depth`` loops are parameters."""
+    """The accesses of one memory and where their values come from; ``depth`` loops are
+    parameters.
+    """
 
     def __init__(
         self, program: Program, memory: Memory, accesses: Sequence[Access], depth: int, facts: Facts
@@ -117,7 +119,9 @@ class Flow:
         return access.instance.point if access.instance is not None else ()
 
     def _name(self, access: Access, number: int) -> str:
-        """Writes are named after their instance, so that flows of several memories can be compared."""
+        """Writes are named after their instance, so that flows of several memories can be
+        compared.
+        """
         if access.instance is None or access.kind == "read":
             return f"R{number}"
         name = f"I{access.instance.number}"
@@ -138,7 +142,9 @@ class Flow:
         return domain
 
     def _require_known(self, access: Access, opaque: Expr | None) -> None:
-        """Which iterations a write has must be known; which cell one update of a scatter hits need not."""
+        """Which iterations a write has must be known; which cell one update of a scatter hits need
+        not.
+        """
         if access.instance is None or access.kind in ("read", "final"):
             return
         if opaque is not None and access.stage is not None and access.stage.kind == "scatter":
@@ -148,7 +154,8 @@ class Flow:
                 return
         what = "a condition on values" if opaque is None else f"the value of '{opaque}'"
         raise ScheduleError(
-            f"Where block '{access.instance.name}' writes depends on {what}, so that it is not known "
+            f"Where block '{access.instance.name}' writes depends on {what}, so that it is not "
+            "known "
             "which cells it reaches. Put the condition into the value that it stores."
         )
 
@@ -188,7 +195,9 @@ class Flow:
         return stamp
 
     def _schedule(self) -> Any:
-        """The map from all iterations to time vectors; a write comes just after the reads of its block."""
+        """The map from all iterations to time vectors; a write comes just after the reads of its
+        block.
+        """
         stamps = [self._stamp(a) for a in self.accesses]
         length = max(map(len, stamps))
         for access, stamp in zip(self.accesses, stamps, strict=True):
@@ -224,7 +233,8 @@ class Flow:
             values = report.values_of(piece.sample_point(), access.domain)
             raise ScheduleError(
                 f"{self.reader(access, values)}, but nothing has written "
-                f"{report.cell(self.memory.buffer, access.indices, values)} before{report.symbols(values)}. "
+                f"{report.cell(self.memory.buffer, access.indices, values)} "
+                f"before{report.symbols(values)}. "
                 "Compute that cell first, in the same iteration of the loops outside its buffer."
             )
 
@@ -256,9 +266,12 @@ class Flow:
             before = report.values_of(point, source.domain)
             values = report.values_of(point, sink.domain, len(source.domain.dims))
             assert source.instance is not None
+            writer = report.instance(source.instance, {**values, **before})
             raise ScheduleError(
-                f"{self.reader(sink, values)}, but {report.cell(self.memory.buffer, sink.indices, values)} was last "
-                f"written by {report.instance(source.instance, {**values, **before})}{report.symbols(values)}. "
+                f"{self.reader(sink, values)}, but "
+                f"{report.cell(self.memory.buffer, sink.indices, values)} was last "
+                "written by "
+                f"{writer}{report.symbols(values)}. "
                 "Reorder, or compute the cell again before it is read."
             )
 

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dataflow of the common shapes, shown without isl.
 
-In most scheduled kernels a read finds its value in the same iteration of the loops that it shares with the write: a tile is filled,
-then used. Then the last write follows from the shape of the code. Solve the write's indices for the read's cell
-(:mod:`.inversion`); the solution is one iteration of the write's own loops, which ran before the read; what could run between is only
-what stands between them in the text. Where the write covers a part of the cells (a main tile and its tail), the proof goes on
-by cases. A reduction is complete if each reduce axis is a mixed-radix number of loop variables of their own that covers
-the whole range.
+In most scheduled kernels a read finds its value in the same iteration of the loops that it shares
+with the write: a tile is filled, then used. Then the last write follows from the shape of the code.
+Solve the write's indices for the read's cell (:mod:`.inversion`); the solution is one iteration of
+the write's own loops, which ran before the read; what could run between is only what stands between
+them in the text. Where the write covers a part of the cells (a main tile and its tail), the proof
+goes on by cases. A reduction is complete if each reduce axis is a mixed-radix number of loop
+variables of their own that covers the whole range.
 
-:class:`Direct` answers True or "not shown", in which case isl decides and finds the counter-example.
+:class:`Direct` answers True or "not shown", in which case isl decides and finds the
+counter-example.
 """
 
 from collections.abc import Sequence
@@ -44,7 +46,9 @@ _LAST = 1 << 60
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """An update's value was started by ``source``, in the same iteration of the ``shared`` outer loops, at ``values``."""
+    """An update's value was started by ``source``, in the same iteration of the ``shared`` outer
+    loops, at ``values``.
+    """
 
     source: Access
     shared: int
@@ -79,8 +83,8 @@ class Direct:
         return [f for f in dict.fromkeys(facts) if not is_at_least_zero(f)]
 
     def _solution(self, access: Access, sink: Access, shared: int) -> Solution | None:
-        """The iteration of ``access`` that touches the cell of ``sink``, in the same iteration of the
-        shared loops.
+        """The iteration of ``access`` that touches the cell of ``sink``, in the same iteration of
+        the shared loops.
 
         For a source the conditions around it are among the needs; those of an update are left to
         :meth:`_spans`.
@@ -93,7 +97,9 @@ class Direct:
     # --- the last write ---
 
     def _resolve(self, sink: Access, facts: list[Expr], sources: Sequence[Access]) -> bool:
-        """True if the last write of the cell before ``sink``, where ``facts`` hold, is by the wanted point."""
+        """True if the last write of the cell before ``sink``, where ``facts`` hold, is by the
+        wanted point.
+        """
         if len(sources) < len(self.sources) and is_contradiction(facts):
             return True
         ranked = [(shared_loops(s, sink), s) for s in sources]
@@ -134,7 +140,9 @@ class Direct:
     # --- reductions ---
 
     def _complete(self, start: Access, sink: Access, shared: int, facts: list[Expr]) -> bool:
-        """True if every update of the value that ``start`` began ran exactly once before ``sink``."""
+        """True if every update of the value that ``start`` began ran exactly once before
+        ``sink``.
+        """
         stage = start.stage
         assert stage is not None and start.instance is not None
         members = [u for u in self.updates if any(o.source is start for o in self.origins[u])]
@@ -159,8 +167,10 @@ class Direct:
     def _spans(
         self, update: Access, sink: Access, shared: int, facts: list[Expr]
     ) -> list[tuple[Expr, Expr]] | None:
-        """The first value and the length of each coordinate of the reduce point that an update runs through, for the cell
-        that ``sink`` reads; None if it does not run through each of them exactly once."""
+        """The first value and the length of each coordinate of the reduce point that an update runs
+        through, for the cell that ``sink`` reads; None if it does not run through each of them
+        exactly once.
+        """
         stage, instance = update.stage, update.instance
         assert stage is not None and instance is not None
         if not stage.reduce_axes:
@@ -207,7 +217,9 @@ def loops_of(access: Access) -> tuple[Loop, ...]:
 
 
 def position(access: Access, depth: int) -> int:
-    """The position of an access inside its first ``depth`` loops; the read after the end comes last."""
+    """The position of an access inside its first ``depth`` loops; the read after the end comes
+    last.
+    """
     return access.instance.place.position[depth] if access.instance is not None else _LAST
 
 
@@ -252,7 +264,9 @@ def _wanted(source: Access, sink: Access, found: Solution) -> bool:
 
 
 def _may_lie_between(other: Access, source: Access, sink: Access, shared: int) -> bool:
-    """False if ``other`` cannot run between two accesses of one iteration of their ``shared`` loops."""
+    """False if ``other`` cannot run between two accesses of one iteration of their ``shared``
+    loops.
+    """
     if loops_of(other)[:shared] != loops_of(source)[:shared]:
         return False
     return position(source, shared) <= position(other, shared) <= position(sink, shared)
@@ -261,9 +275,11 @@ def _may_lie_between(other: Access, source: Access, sink: Access, shared: int) -
 def _span(
     e: Expr, free: set[Expr], limits: list[Expr], order: list[Var]
 ) -> tuple[Expr, Expr] | None:
-    """``(start, length)`` if ``e`` runs exactly once through ``start .. start + length - 1`` as its free variables run.
+    """``(start, length)`` if ``e`` runs exactly once through ``start .. start + length - 1`` as its
+    free variables run.
 
-    Appends those variables to ``order``, outermost digit first, and removes from ``limits`` the one that cuts the range.
+    Appends those variables to ``order``, outermost digit first, and removes from ``limits`` the one
+    that cuts the range.
     """
     digits = [(c, m[0]) for m, c in terms_of(e) if len(m) == 1 and m[0] in free]
     start = e
@@ -281,7 +297,8 @@ def _span(
                 return None
             size = size_of_chunks
         else:
-            # The size of a chunk that shrinks at the end mentions the next digit, which must be its loop.
+            # The size of a chunk that shrinks at the end mentions the next digit, which must be its
+            # loop.
             size = mul(v.extent, weight)
     if free_variables(size) & free:
         return None
@@ -298,7 +315,9 @@ def _span(
 
 
 def _chunked(size: Expr, weight: int, outer: Var) -> Expr | None:
-    """``min(c, n - c*o)`` iterations for each of ``ceildiv(n, c)`` values of ``o`` are ``n`` iterations."""
+    """``min(c, n - c*o)`` iterations for each of ``ceildiv(n, c)`` values of ``o`` are ``n``
+    iterations.
+    """
     if not (isinstance(size, IndexOp) and size.op == "min"):
         return None
     for a, b in ((size.a, size.b), (size.b, size.a)):
@@ -313,7 +332,8 @@ def _chunked(size: Expr, weight: int, outer: Var) -> Expr | None:
 
 
 def _tile(spans: list[list[tuple[Expr, Expr]]], extents: list[Expr]) -> bool:
-    """True if boxes, given by first values and lengths, tile the box from 0 to ``extents`` without overlap.
+    """True if boxes, given by first values and lengths, tile the box from 0 to ``extents`` without
+    overlap.
 
     They may differ along one axis only.
     """

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions about single iterations: can this place be reached, are these two indices always equal there?"""
+"""Questions about single iterations: can this place be reached, are these two indices always equal
+there?
+"""
 
 from collections.abc import Sequence
 
@@ -26,7 +28,9 @@ class Facts:
         self.names = Names(context)
 
     def domain(self, place: Place, conditions: Sequence[Expr], items: Sequence[Expr]) -> Domain:
-        """A domain that can express ``items``; its set is where ``place`` and ``conditions`` hold."""
+        """A domain that can express ``items``; its set is where ``place`` and ``conditions``
+        hold.
+        """
         asked = [*items, *(p for c in (*place.conditions, *conditions) for p in index_parts(c))]
         atoms = closure([*asked, *place.variables])
         opaque = dict.fromkeys(
@@ -39,7 +43,9 @@ class Facts:
         return domain
 
     def example(self, place: Place, conditions: Sequence[Expr] = ()) -> dict[Expr, int] | None:
-        """Values at which the place is reached and the conditions hold, or None if there are none."""
+        """Values at which the place is reached and the conditions hold, or None if there are
+        none.
+        """
         return sample(self.domain(place, conditions, ()))
 
     def difference(

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inequalities of index expressions, without isl: what follows from ranges and a few known facts.
 
-A *fact* is an index expression that is not negative. The questions of a proof are mostly of the form "is this at
-least zero, given a few facts", and mostly simple: interval arithmetic decides them, after a fact is subtracted or a
-minimum is replaced by one of its operands. A False answer means "not shown".
+A *fact* is an index expression that is not negative. The questions of a proof are mostly of the
+form "is this at least zero, given a few facts", and mostly simple: interval arithmetic decides
+them, after a fact is subtracted or a minimum is replaced by one of its operands. A False answer
+means "not shown".
 """
 
 from collections.abc import Sequence
@@ -85,7 +86,9 @@ def _plus(x: Terms, y: Terms, factor: int = 1) -> Terms:
 
 
 def _shown(terms: Terms, facts: Sequence[Terms], depth: int) -> bool:
-    """True if a sum is shown not to be negative, by intervals after up to ``depth`` replacements."""
+    """True if a sum is shown not to be negative, by intervals after up to ``depth``
+    replacements.
+    """
     if _least(terms) >= 0:
         return True
     if depth == 0:
@@ -114,7 +117,8 @@ def _shown(terms: Terms, facts: Sequence[Terms], depth: int) -> bool:
 def _replacements(
     atom: Expr, coefficient: int, terms: Terms
 ) -> tuple[list[tuple[Expr, int]], bool] | None:
-    """What ``coefficient * atom`` may be replaced by, as (expression, factor) pairs, for a lower bound.
+    """What ``coefficient * atom`` may be replaced by, as (expression, factor) pairs, for a lower
+    bound.
 
     The flag tells whether the sum must be shown for all of them, or for any.
     """

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads of kernel inputs: nothing writes them, so the read must be of the very cell that the stage names."""
+"""Reads of kernel inputs: nothing writes them, so the read must be of the very cell that the stage
+names.
+"""
 
 from collections.abc import Sequence
 
@@ -12,7 +14,9 @@ from tilewright.passes.schedule.proof.match import Demand
 
 
 def check_inputs(program: Program, demands: Sequence[Demand], facts: Facts) -> None:
-    """ScheduleError with the two cells where a block reads another cell of an input than its stage says."""
+    """ScheduleError with the two cells where a block reads another cell of an input than its stage
+    says.
+    """
     for instance in program.instances:
         for write in instance.writes:
             if write.memory.role == "input":
@@ -29,6 +33,8 @@ def check_inputs(program: Program, demands: Sequence[Demand], facts: Facts) -> N
         if values is not None:
             raise ScheduleError(
                 f"Block {report.instance(demand.instance, values)}{report.symbols(values)} reads "
-                f"{report.cell(demand.memory.buffer, demand.indices, values)} where its stage reads "
-                f"{report.cell(demand.buffer, demand.cell, values)}. The last step changed an index."
+                f"{report.cell(demand.memory.buffer, demand.indices, values)} where its stage "
+                "reads "
+                f"{report.cell(demand.buffer, demand.cell, values)}. The last step changed an "
+                "index."
             )

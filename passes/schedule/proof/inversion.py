@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which iteration of a statement touches a given cell: index expressions solved for loop variables.
 
-An index such as ``16*io + 4*im + ii`` with ``ii < 4`` and ``im < 4`` is a number in a mixed radix: from
-its value ``x`` follow ``io = x // 16``, ``im = x % 16 // 4``, ``ii = x % 4``, and nothing else. The
-iteration exists if these values are in range; each range is an inequality that is left to the
-caller. A fused loop is first replaced by the two loops it was made of.
+An index such as ``16*io + 4*im + ii`` with ``ii < 4`` and ``im < 4`` is a number in a mixed radix:
+from its value ``x`` follow ``io = x // 16``, ``im = x % 16 // 4``, ``ii = x % 4``, and nothing
+else. The iteration exists if these values are in range; each range is an inequality that is left to
+the caller. A fused loop is first replaced by the two loops it was made of.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,8 +33,8 @@ from tilewright.passes.schedule.proof.inequalities import is_at_least_zero
 class Solution:
     """The only iteration of a statement that touches a cell.
 
-    ``values`` gives the loop variables; it exists exactly where all ``needs`` are not negative. ``free``
-    are the variables that the cell does not depend on.
+    ``values`` gives the loop variables; it exists exactly where all ``needs`` are not negative.
+    ``free`` are the variables that the cell does not depend on.
     """
 
     indices: tuple[Expr, ...]
@@ -129,7 +129,8 @@ def _solve_one(
 ) -> list[Expr] | None:
     """Solve ``one == wanted``, moving variables from ``unknown`` to ``values``.
 
-    ``unfused`` says what fused loops are, which extents may still mention. Returns what must not be negative for it to have a solution; None if it is not of a simple form.
+    ``unfused`` says what fused loops are, which extents may still mention. Returns what must not be
+    negative for it to have a solution; None if it is not of a simple form.
     """
     needs: list[Expr] = []
     whole = 0

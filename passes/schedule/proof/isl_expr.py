@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Index expressions and conditions as isl objects.
 
-A :class:`Frame` fixes the parameters of one question: symbols, and loops that stay at one iteration while it is asked. A
-:class:`Domain` is a tuple of dims inside a frame, usually the loop variables of a statement. Sums, products with
-constants, ``floordiv`` and ``mod`` by constants become affine expressions; ``min`` and ``max`` piecewise ones. Anything else
-(a product of variables, a value read from memory) is *opaque*: a dim or parameter of its own, of which only the
-interval is known. Opaque dims make a set of readers larger than it is, which is sound; writers must not have any.
+A :class:`Frame` fixes the parameters of one question: symbols, and loops that stay at one iteration
+while it is asked. A :class:`Domain` is a tuple of dims inside a frame, usually the loop variables
+of a statement. Sums, products with constants, ``floordiv`` and ``mod`` by constants become affine
+expressions; ``min`` and ``max`` piecewise ones. Anything else (a product of variables, a value read
+from memory) is *opaque*: a dim or parameter of its own, of which only the interval is known. Opaque
+dims make a set of readers larger than it is, which is sound; writers must not have any.
 """
 
 from collections.abc import Iterable, Sequence
@@ -65,7 +66,9 @@ def opaque_atoms(e: Expr) -> tuple[Expr, ...]:
 
 
 def is_condition(e: Expr) -> bool:
-    """True for a comparison of index expressions, or a combination of such, that isl can express."""
+    """True for a comparison of index expressions, or a combination of such, that isl can
+    express.
+    """
     match e:
         case Compare(_, x, _):
             return x.dtype is INDEX
@@ -89,7 +92,9 @@ def index_parts(e: Expr) -> Iterable[Expr]:
 
 
 def closure(items: Iterable[Expr]) -> dict[Expr, None]:
-    """All variables and symbols in ``items`` and in the extents of those variables, in a fixed order."""
+    """All variables and symbols in ``items`` and in the extents of those variables, in a fixed
+    order.
+    """
     found: dict[Expr, None] = {}
     waiting = list(items)
     while waiting:
@@ -103,7 +108,9 @@ def closure(items: Iterable[Expr]) -> dict[Expr, None]:
 
 
 class Names:
-    """One isl name for every parameter of a proof, so that objects of different frames fit together."""
+    """One isl name for every parameter of a proof, so that objects of different frames fit
+    together.
+    """
 
     def __init__(self, context: isl.Context) -> None:
         self.context = context
@@ -132,7 +139,9 @@ class Frame:
 
 
 class Domain:
-    """A named tuple of ``dims`` in a frame. ``ranged`` are the dims and parameters whose ranges the set should state."""
+    """A named tuple of ``dims`` in a frame. ``ranged`` are the dims and parameters whose ranges the
+    set should state.
+    """
 
     def __init__(
         self, frame: Frame, name: str, dims: Sequence[Expr], ranged: Sequence[Expr]
@@ -213,7 +222,9 @@ class Domain:
         raise KeyError(f"'{e}' is neither a dim nor a parameter of '{self.name}'.")
 
     def map(self, items: Sequence[Expr], name: str) -> Any:
-        """The map from these dims to the tuple ``name`` of the values of ``items``, on the whole space."""
+        """The map from these dims to the tuple ``name`` of the values of ``items``, on the whole
+        space.
+        """
         target = self.frame.space.add_dims(_DIM, len(items))
         target = target.set_tuple_name(_DIM, name) if name else target
         space = self.space.map_from_domain_and_range(target)
@@ -266,8 +277,9 @@ class Domain:
         return self.nonnegative(subject, sub(sub(extent, 1), e))
 
     def where(self, subject: Any, condition: Expr, holds: bool = True) -> Any:
-        """The part of a set where a condition holds (or does not). An inexpressible part of it is dropped, so that
-        the result is too large, and ``exact`` becomes False."""
+        """The part of a set where a condition holds (or does not). An inexpressible part of it is
+        dropped, so that the result is too large, and ``exact`` becomes False.
+        """
         match condition:
             case Compare(op, x, y) if x.dtype is INDEX:
                 return self._compared(subject, op, sub(x, y), holds)

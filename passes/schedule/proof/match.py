@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hold what blocks compute against what their stages say.
 
-The stage's expression, with its axes replaced by the block's point, and the block's expression are walked side by side.
-They must agree in everything but the addresses of reads: a read of the specification names a value (a cell of a
-logical buffer), the block's read names a place in memory that is supposed to hold it. Each such pair becomes a
-:class:`Demand`, which the dataflow proof discharges.
+The stage's expression, with its axes replaced by the block's point, and the block's expression are
+walked side by side. They must agree in everything but the addresses of reads: a read of the
+specification names a value (a cell of a logical buffer), the block's read names a place in memory
+that is supposed to hold it. Each such pair becomes a :class:`Demand`, which the dataflow proof
+discharges.
 
-Where one side has a guard that the other lacks, or another condition, the iterations are divided by that condition and each
-half is compared; a half without iterations agrees with anything. A stage that was inlined has no memory: its
-expression is walked in its place.
+Where one side has a guard that the other lacks, or another condition, the iterations are divided by
+that condition and each half is compared; a half without iterations agrees with anything. A stage
+that was inlined has no memory: its expression is walked in its place.
 """
 
 from collections.abc import Sequence
@@ -109,7 +110,9 @@ def copy_of(instance: Instance) -> tuple[Write, Read]:
 
 
 class Matcher:
-    """Collects the demands of all instances; ScheduleError where one computes something else than its stage says."""
+    """Collects the demands of all instances; ScheduleError where one computes something else than
+    its stage says.
+    """
 
     def __init__(self, program: Program, facts: Facts) -> None:
         self.program = program
@@ -148,7 +151,9 @@ class Matcher:
         return self.demands
 
     def _cell(self, stage: Stage, instance: Instance) -> tuple[Expr, ...]:
-        """The logical cell that a block writes; a data-dependent one in terms of the block's reads."""
+        """The logical cell that a block writes; a data-dependent one in terms of the block's
+        reads.
+        """
         if instance.part == "init":
             return instance.point
         known: dict[Expr, Expr] = dict(zip(axes_of(stage, instance.part), instance.point))
@@ -160,12 +165,13 @@ class Matcher:
         known: dict[Expr, Expr] = {e: index(v) for e, v in values.items()}
         wanted, got = (substitute(e, known) for e in (found.spec, found.actual))
         raise ScheduleError(
-            f"Block {report.instance(instance, values)}{report.symbols(values)} computes '{got}' where stage "
+            f"Block {report.instance(instance, values)}{report.symbols(values)} computes '{got}' "
+            "where stage "
             f"'{instance.stage}' says '{wanted}'. The last step changed what the block computes."
         )
 
     def _copy(self, instance: Instance) -> None:
-        write, read = copy_of(instance)
+        _, read = copy_of(instance)
         memory = instance.place.memories[read.buffer]
         held = self.carried[memory]
         if len(held) > 1:
@@ -173,7 +179,8 @@ class Matcher:
             held = tuple(named) or held
         if len(held) != 1:
             raise ScheduleError(
-                f"Block '{instance.name}' copies from '{read.buffer.name}', which holds values of {len(held)} buffers. "
+                f"Block '{instance.name}' copies from '{read.buffer.name}', which holds values of "
+                f"{len(held)} buffers. "
                 "Name the block after the stage whose output it copies."
             )
         self.demands.append(Demand(instance, memory, read.indices, held[0], instance.point, ()))
@@ -285,7 +292,9 @@ class Matcher:
             self._compare(instance, inlined, actual, conditions)
 
     def _inlined(self, spec: Read) -> Expr | None:
-        """The expression of the map that computes a cell, if one map writes its whole buffer axis by axis."""
+        """The expression of the map that computes a cell, if one map writes its whole buffer axis
+        by axis.
+        """
         stages = self.producers.get(spec.buffer, [])
         if len(stages) != 1 or stages[0].kind != "map" or stages[0].targets != stages[0].axes:
             return None
@@ -301,7 +310,9 @@ class Matcher:
         actual: Sequence[Expr],
         conditions: tuple[Expr, ...],
     ) -> tuple[Expr, ...]:
-        """The indices of a specification with values that they read replaced by the same values as the block reads them."""
+        """The indices of a specification with values that they read replaced by the same values as
+        the block reads them.
+        """
         wanted = [o for o in dict.fromkeys(o for e in spec for o in opaque_atoms(e)) if reads(o)]
         given = [o for o in dict.fromkeys(o for e in actual for o in opaque_atoms(e)) if reads(o)]
         partner: dict[Expr, Expr] = {}
@@ -351,14 +362,18 @@ class Matcher:
 
 @dataclass(frozen=True)
 class Role:
-    """What a store of a block is for: output ``number`` of its stage, or a value that a scan carries."""
+    """What a store of a block is for: output ``number`` of its stage, or a value that a scan
+    carries.
+    """
 
     number: int
     output: bool
 
 
 def roles(stage: Stage, instance: Instance) -> list[Role]:
-    """The roles of a block's stores, in order; ScheduleError if the block does not fit its stage."""
+    """The roles of a block's stores, in order; ScheduleError if the block does not fit its
+    stage.
+    """
     outputs = [Role(n, True) for n in range(len(stage.outputs))]
     carried = [Role(n, False) for n in range(len(stage.accumulators))]
     parts = ("map",) if stage.kind == "map" else ("init", "update")

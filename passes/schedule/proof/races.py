@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Races: iterations of a loop that runs them at once share no cell that one of them writes.
 
-Memory allocated inside the loop is private to the iteration. For the rest, an index that gives the loop variable back when it is
-divided by some constant shows that iterations touch different cells; where no index does, isl compares every two
-accesses of two iterations.
+Memory allocated inside the loop is private to the iteration. For the rest, an index that gives the
+loop variable back when it is divided by some constant shows that iterations touch different cells;
+where no index does, isl compares every two accesses of two iterations.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-
 
 from tilewright.ir.errors import ScheduleError
 from tilewright.ir.expr import (
@@ -128,7 +127,9 @@ def _divisors(e: Expr, v: Var) -> set[int]:
 
 
 def _determined(v: Var, found: set[Expr]) -> bool:
-    """True if the values of ``found`` fix ``v``: itself, or its quotient and remainder by one divisor."""
+    """True if the values of ``found`` fix ``v``: itself, or its quotient and remainder by one
+    divisor.
+    """
     if v in found:
         return True
     return any(
@@ -186,7 +187,8 @@ def _meet(loop: Loop, touch: _Touch, domain: Domain, other: _Touch, others: Doma
     assert touch.instance is not None
     name = report.instance(other.instance, second) if other.instance else "of a condition or index"
     raise ScheduleError(
-        f"Iterations {loop.var.name}={values[loop.var]} and {loop.var.name}={second[loop.var]} of the {loop.kind} loop meet: "
+        f"Iterations {loop.var.name}={values[loop.var]} and {loop.var.name}={second[loop.var]} of "
+        f"the {loop.kind} loop meet: "
         f"block {report.instance(touch.instance, values)} writes "
         f"{report.cell(touch.memory.buffer, touch.indices, values)} and block {name} "
         f"{'writes it too' if other.writes else 'reads it'}{report.symbols(values)}. "

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reductions: between the start of an accumulator and a read of it, every update runs exactly once.
 
-Dataflow has shown that an update modifies a cell whose value was started by the ``init`` of the same
-reduction at the same point. So the updates between two starts of a cell form a group that belongs
-to one point, named by its init instance. Shown here:
+Dataflow has shown that an update modifies a cell whose value was started by the ``init`` of the
+same reduction at the same point. So the updates between two starts of a cell form a group that
+belongs to one point, named by its init instance. Shown here:
 
 * no update runs at a reduce point that the reduction does not have;
 * within a group no reduce point runs twice;
@@ -69,7 +69,9 @@ def _starts(flow: Flow, stage: Stage) -> list[Access]:
 
 
 class _Group:
-    """The updates of one stage in one memory, grouped by the init instance that started their cell."""
+    """The updates of one stage in one memory, grouped by the init instance that started their
+    cell.
+    """
 
     def __init__(self, flow: Flow, stage: Stage, updates: list[Access]) -> None:
         self.flow = flow
@@ -147,7 +149,8 @@ class _Group:
             values = report.values_of(outside.sample_point(), domain)
             raise ScheduleError(
                 f"Block {report.instance(access.instance, values)} runs an update that reduction "
-                f"'{self.stage.name}' does not have{report.symbols(values)}. Guard it, or shorten its loop."
+                f"'{self.stage.name}' does not have{report.symbols(values)}. Guard it, or shorten "
+                "its loop."
             )
 
     def _check_once(self, grouped: Any) -> None:
@@ -168,8 +171,10 @@ class _Group:
             twice = iterations.apply_range(twice).apply_range(iterations.reverse())
         first, second, values, others = self._two(twice)
         raise ScheduleError(
-            f"Block {report.instance(first, values)} and block {report.instance(second, others)} add the same update to "
-            f"the same accumulator{report.symbols(values)}. Start the accumulator again between them, or run one of them."
+            f"Block {report.instance(first, values)} and block {report.instance(second, others)} "
+            "add the same update to "
+            f"the same accumulator{report.symbols(values)}. Start the accumulator again between "
+            "them, or run one of them."
         )
 
     def _iterations(self, access: Access) -> Any:
@@ -198,7 +203,9 @@ class _Group:
             )
 
     def _two(self, relation: Any) -> Any:
-        """Two instances that a relation between accesses holds, with the values at which it does."""
+        """Two instances that a relation between accesses holds, with the values at which it
+        does.
+        """
         for piece in pieces(relation, "get_map_list"):
             first = self.flow.by_name[piece.get_tuple_name(isl.dim_type.in_)]
             second = self.flow.by_name[piece.get_tuple_name(isl.dim_type.out)]
@@ -225,7 +232,8 @@ class _Group:
             others = report.values_of(point, update.domain, len(reader.domain.dims))
             assert update.instance is not None
             raise ScheduleError(
-                f"{self.flow.reader(reader, values)} before update {report.instance(update.instance, others)} has run"
+                f"{self.flow.reader(reader, values)} before update "
+                f"{report.instance(update.instance, others)} has run"
                 f"{report.symbols(values)}. Move the read after the loops of the reduction."
             )
 
@@ -249,7 +257,8 @@ class _Group:
             where = ", ".join(map(str, (*report.numbers(first, values), *missing)))
             raise ScheduleError(
                 f"Update '{self.stage.name}.update({where})' is missing: the value that "
-                f"{report.instance(start.instance, values)} starts is read without it{report.symbols(values)}. "
+                f"{report.instance(start.instance, values)} starts is read without "
+                f"it{report.symbols(values)}. "
                 "Run the loops over its whole range, tails included, before the read."
             )
 
@@ -282,6 +291,8 @@ class _Group:
         if not wrong.is_empty():
             first, second, values, others = self._two(wrong)
             raise ScheduleError(
-                f"Block {report.instance(first, values)} runs before block {report.instance(second, others)}, but reduction "
-                f"'{self.stage.name}' depends on their order{report.symbols(values)}. Keep the order of its loops."
+                f"Block {report.instance(first, values)} runs before block "
+                f"{report.instance(second, others)}, but reduction "
+                f"'{self.stage.name}' depends on their order{report.symbols(values)}. Keep the "
+                "order of its loops."
             )

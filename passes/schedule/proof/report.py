@@ -16,7 +16,9 @@ Values = Mapping[Expr, int]
 
 
 def values_of(point: Any, domain: Domain, offset: int = 0) -> dict[Expr, int]:
-    """The values of the parameters and dims of ``domain`` at an isl point whose dims start at ``offset``."""
+    """The values of the parameters and dims of ``domain`` at an isl point whose dims start at
+    ``offset``.
+    """
     found: dict[Expr, int] = {}
     space = point.get_space()
     for name, e in domain.frame.named.items():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reductions over tuples: the accumulators of one point are started together.
 
-Each accumulator is shown complete in its own memory. An update of one reads the others too, so all of them must have seen
-the same updates: they must have been started by the same init instance.
+Each accumulator is shown complete in its own memory. An update of one reads the others too, so all
+of them must have seen the same updates: they must have been started by the same init instance.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,8 +22,8 @@ def check_tuples(
 ) -> None:
     """ScheduleError where accumulators of one tuple were started by different instances.
 
-    ``directs`` are the memories whose dataflow was shown directly; ``flow_of`` solves that of a memory with the given number of
-    outer loops as parameters.
+    ``directs`` are the memories whose dataflow was shown directly; ``flow_of`` solves that of a
+    memory with the given number of outer loops as parameters.
     """
     for stage in program.kernel.stages:
         if stage.kind != "reduce" or len(stage.outputs) < 2:
@@ -73,7 +73,9 @@ def _compare(
             values = report.values_of(point, update.domain, len(start.domain.dims))
             assert start.instance is not None
             raise ScheduleError(
-                f"The accumulators that block {report.instance(instance, values)} updates were not all started by "
-                f"{report.instance(start.instance, before)}{report.symbols(values)}: reduction '{stage.name}' is over a "
+                f"The accumulators that block {report.instance(instance, values)} updates were "
+                "not all started by "
+                f"{report.instance(start.instance, before)}{report.symbols(values)}: reduction "
+                f"'{stage.name}' is over a "
                 "tuple. Place the init of all of them at one loop."
             )

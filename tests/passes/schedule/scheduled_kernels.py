@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: E501 (kernels as text)
 """Scheduled kernels as text: legal as they stand, and the material that the mutation tests break."""
 
 MATMUL = """

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: E501 (kernels as text)
 """The legality proof: scheduled kernels are accepted, and every way to break one is refused with a counter-example."""
 
 from dataclasses import dataclass
@@ -6,8 +7,14 @@ from dataclasses import dataclass
 import pytest
 from scheduled_kernels import KERNELS
 
+from tilewright.ir.buffer import buffer
+from tilewright.ir.dtypes import F32
 from tilewright.ir.errors import ScheduleError
+from tilewright.ir.expr import Read, Var, index
+from tilewright.ir.loop import Block, For, Kernel, Store, map_stmt, walk
 from tilewright.ir.loop_parser import parse_kernel
+from tilewright.ir.stage import Stage
+from tilewright.ir.types import tensor
 from tilewright.passes.schedule.legality import prove
 
 
@@ -373,3 +380,53 @@ def test_broken_kernels_are_refused(case: Break) -> None:
     for thorough in (False, True):
         with pytest.raises(ScheduleError, match=case.message):
             prove(kernel, thorough=thorough)
+
+
+def test_the_order_of_a_sum_is_a_matter_of_policy() -> None:
+    swapped = KERNELS["matmul"].replace(
+        "for ko in 16 serial { for ki in 4 unrolled {",
+        "for ki in 4 unrolled { for ko in 16 serial {",
+    )
+    kernel = parse_kernel(swapped)
+    for thorough in (False, True):
+        prove(parse_kernel(KERNELS["matmul"]), allow_reorder=False, thorough=thorough)
+        prove(kernel, thorough=thorough)
+        with pytest.raises(ScheduleError, match=r"'mm' depends on their order"):
+            prove(kernel, allow_reorder=False, thorough=thorough)
+
+
+def test_a_proof_over_its_cap_is_refused() -> None:
+    kernel = parse_kernel(KERNELS["rolling"])
+    with pytest.raises(ScheduleError, match=r"takes more than 1000 operations"):
+        prove(kernel, max_operations=1000)
+
+
+def test_an_opaque_stage_is_left_as_it_is() -> None:
+    (axis,) = (Var("i", index(4)),)
+    x, y = (buffer(name, tensor(F32, (4,))) for name in ("x", "y"))
+    copied = For(axis, "serial", Store(y, (axis,), Read(x, (axis,))))
+    stage = Stage("opaque", "sort", (axis,), (), (y,), (axis,), (), (), (), False, copied)
+    kernel = Kernel("k", (x,), (y,), (), (stage,), copied)
+    assert prove(kernel).instances == 0
+    changed = kernel.with_body(For(axis, "parallel", copied.body))
+    with pytest.raises(ScheduleError, match=r"opaque stage 'sort'"):
+        prove(changed)
+
+
+def test_blocks_must_name_stages_and_bound_variables() -> None:
+    text = KERNELS["overlap"]
+    kernel = parse_kernel(text)
+    (inner,) = (s for s in walk(kernel.body) if isinstance(s, Block))
+    unbound = kernel.with_body(inner)
+    with pytest.raises(
+        ScheduleError, match=r"Block 'add.map' uses '[ij]', which nothing around it"
+    ):
+        prove(unbound)
+    renamed = kernel.with_body(
+        map_stmt(
+            kernel.body,
+            lambda s: Block("plus", s.part, s.point, s.body) if isinstance(s, Block) else None,
+        )
+    )
+    with pytest.raises(ScheduleError, match=r"names stage 'plus', .*; it has 'add'"):
+        prove(renamed)
