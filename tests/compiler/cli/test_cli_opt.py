@@ -70,7 +70,7 @@ def test_models_and_their_constants(call: Any, pair_onnx: Path, tmp_path: Path) 
 def test_list_has_every_pass(call: Any) -> None:
     lines = call("opt", "--list").stdout.splitlines()
     listed = {line.split()[0] for line in lines[1:]}
-    assert listed == {n for n, c in Pass.registry.items() if c.__module__.startswith("tilewright.")}
+    assert listed == set(Pass.registry) and {"canonicalize", "fuse"} <= listed
     fold = next(line for line in lines if line.startswith("fold-constants"))
     assert "cap=" in fold
 
