@@ -48,8 +48,11 @@ N = Symbol("n", 1, 40)
 OPS: dict[str, tuple[Op, tuple[TensorType, ...]]] = {
     "matmul": (Matmul(), (tensor(F32, (N, 5)), tensor(F32, (5, 18)))),
     "softmax": (Softmax(1), (tensor(F32, (3, N)),)),
-    "conv": (Conv((1, 1), (1, 1, 1, 1), (1, 1), 1), (tensor(F32, (1, 2, 4, 4)), tensor(F32, (3, 2, 3, 3)))),
-}  # fmt: skip
+    "conv": (
+        Conv((1, 1), (1, 1, 1, 1), (1, 1), 1),
+        (tensor(F32, (1, 2, 4, 4)), tensor(F32, (3, 2, 3, 3))),
+    ),
+}
 CHANGES = 40
 
 
