@@ -24,8 +24,8 @@ Text::
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import Expr, Read, Scalar, Var, reads
@@ -63,6 +63,10 @@ class Stage(Term):
     def output(self) -> Buffer:
         """The first output."""
         return self.outputs[0]
+
+    def replace(self, **changes: Any) -> "Stage":
+        """The stage with some fields changed."""
+        return Stage(*(changes.get(f.name, getattr(self, f.name)) for f in fields(self)))
 
     def reads(self) -> list[Read]:
         """All distinct reads of the stage."""
@@ -119,16 +123,10 @@ def rename_axes(stage: Stage, replacements: Mapping[Var, Var]) -> Stage:
     def all_of(items: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(substitute(e, sub) for e in items)
 
-    return Stage(
-        stage.kind,
-        stage.name,
-        tuple(replacements.get(v, v) for v in stage.axes),
-        tuple(replacements.get(v, v) for v in stage.reduce_axes),
-        stage.outputs,
-        all_of(stage.targets),
-        stage.accumulators,
-        all_of(stage.init),
-        all_of(stage.values),
-        stage.exclusive,
-        stage.body,
+    return stage.replace(
+        axes=tuple(replacements.get(v, v) for v in stage.axes),
+        reduce_axes=tuple(replacements.get(v, v) for v in stage.reduce_axes),
+        targets=all_of(stage.targets),
+        init=all_of(stage.init),
+        values=all_of(stage.values),
     )

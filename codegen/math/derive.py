@@ -102,6 +102,11 @@ def erfc(x: Extended) -> Extended:
     return np.where(x < 2, 1 - erf(np.minimum(x, 2)), far)
 
 
+def _log2_erfc(x: Extended) -> Extended:
+    logarithm: Extended = np.log(erfc(x)) / LN2
+    return logarithm
+
+
 def _erf_near(z: Extended) -> Extended:
     """``erf(x)/x`` as a function of ``z = x^2``, minus 1."""
     x = np.sqrt(np.maximum(z, np.longdouble(1e-30)))
@@ -151,8 +156,8 @@ FITS = [
     # log2(erfc(x)) = P(x - center), and a power of 2 of which a fifth is subtracted from 1.
     Fit("EXP2_ERF", _exp2_tail, lambda r: r * np.exp(-r * LN2), -0.5, 0.5,
         {"float": 4, "double": 10}),
-    Fit("ERFC_LOG2", lambda x: np.log(erfc(x)) / LN2, _erf_far_weight, 0.99, 4.0, {"float": 8}, 1.0),
-    Fit("ERFC_LOG2", lambda x: np.log(erfc(x)) / LN2, _erf_far_weight, 0.99, 6.0, {"double": 17}, 1.0),
+    Fit("ERFC_LOG2", _log2_erfc, _erf_far_weight, 0.99, 4.0, {"float": 8}, 1.0),
+    Fit("ERFC_LOG2", _log2_erfc, _erf_far_weight, 0.99, 6.0, {"double": 17}, 1.0),
 ]  # fmt: skip
 
 

@@ -3,8 +3,9 @@
 
     import -> graph passes -> lower -> schedule and prove -> emit -> LLVM -> link
 
-Kernels of equal form are scheduled, proven and compiled once. What one kernel's form costs (schedule, proof, code) is kept in
-the compile cache under that form; a second compilation of the same kernel imports neither islpy nor llvmlite.
+Kernels of equal form are scheduled, proven and compiled once. What one kernel's form costs
+(schedule, proof, code) is kept in the compile cache under that form; a second compilation of the
+same kernel imports neither islpy nor llvmlite.
 """
 
 import time
@@ -68,7 +69,9 @@ class CompileOptions:
 
 @dataclass(frozen=True)
 class KernelRow:
-    """One form of kernel: how often it is launched, the schedule it got, and what the proof cost in milliseconds."""
+    """One form of kernel: how often it is launched, the schedule it got, and what the proof cost in
+    milliseconds.
+    """
 
     name: str
     launches: int
@@ -123,8 +126,8 @@ def build(
 ) -> Build:
     """Compile a model (path, bytes or ModelProto) for a target.
 
-    ``shapes`` fixes or names dims of inputs; ``progress`` is told (phase, done, of). TilewrightError if the model cannot be
-    compiled.
+    ``shapes`` fixes or names dims of inputs; ``progress`` is told (phase, done, of).
+    TilewrightError if the model cannot be compiled.
     """
     options = options or CompileOptions()
     report = Report()
@@ -227,7 +230,8 @@ def _dump_kernels(
         if name in seen:
             continue
         seen.add(name)
-        text = f"// {low.origin}\n{low.kernel}\n\n// schedule: {kernels[name].schedule}\n{kernels[name].text}\n"
+        done = kernels[name]
+        text = f"// {low.origin}\n{low.kernel}\n\n// schedule: {done.schedule}\n{done.text}\n"
         (folder / f"kernel-{len(seen):03d}-{name}.ir").write_text(text, encoding="utf-8")
     (folder / "host.ir").write_text(f"{host}\n", encoding="utf-8")
 

@@ -30,8 +30,8 @@ from tilewright.ir.ops.relayout import Relayout
 from tilewright.ir.ops.reshape import Reshape
 from tilewright.passes.manager import Pass, PassContext
 from tilewright.passes.op_kinds import (
-    is_alias,
     carried_layout,
+    is_alias,
     is_contraction,
     is_elementwise,
     is_map,

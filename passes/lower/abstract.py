@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Give a kernel symbols of its own in place of the model's dims.
 
-Every dim that is not affine with constant divisors (``batch*seq``, ``a // b``, broadcasts) becomes one fresh symbol, with
-the bounds, divisibility and hint that are known of it; the rest keep their structure over renamed symbols, so that
-``2*h + 1`` and ``h`` stay related. The host program evaluates the replaced expressions at each run. The names ``n0``,
-``n1``, ... follow the order of first use: kernels of equal form become equal, and everything in them is affine.
+Every dim that is not affine with constant divisors (``batch*seq``, ``a // b``, broadcasts) becomes
+one fresh symbol, with the bounds, divisibility and hint that are known of it; the rest keep their
+structure over renamed symbols, so that ``2*h + 1`` and ``h`` stay related. The host program
+evaluates the replaced expressions at each run. The names ``n0``, ``n1``, ... follow the order of
+first use: kernels of equal form become equal, and everything in them is affine.
 """
 
 from tilewright.ir.buffer import Buffer
@@ -107,11 +108,14 @@ class _Abstraction:
         return rewrite(e, leaf)
 
     def stage(self, s: Stage) -> Stage:
-        return Stage(
-            s.kind, s.name, tuple(map(self.variable, s.axes)), tuple(map(self.variable, s.reduce_axes)),
-            tuple(map(self.buffer, s.outputs)), tuple(map(self.value, s.targets)), s.accumulators,
-            tuple(map(self.value, s.init)), tuple(map(self.value, s.values)), s.exclusive, s.body,
-        )  # fmt: skip
+        return s.replace(
+            axes=tuple(map(self.variable, s.axes)),
+            reduce_axes=tuple(map(self.variable, s.reduce_axes)),
+            outputs=tuple(map(self.buffer, s.outputs)),
+            targets=tuple(map(self.value, s.targets)),
+            init=tuple(map(self.value, s.init)),
+            values=tuple(map(self.value, s.values)),
+        )
 
 
 def _varies(e: Expr) -> bool:
@@ -123,7 +127,9 @@ def _atoms(e: Expr) -> set[Expr]:
 
 
 def abstract_dims(c: Computation) -> tuple[Computation, dict[Symbol, Expr]]:
-    """The computation over its own symbols, and the expression over the model's dims that each stands for."""
+    """The computation over its own symbols, and the expression over the model's dims that each
+    stands for.
+    """
     a = _Abstraction()
     inputs = tuple(map(a.buffer, c.inputs))
     outputs = tuple(map(a.buffer, c.outputs))

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Join axes that always go together, and drop axes of extent 1.
 
-Two dims are one dim if in every buffer they lie next to each other in memory, in the same order, and every stage runs over both
-with plain indices. A bias-and-GELU over [batch, seq, 3072] becomes one loop nest over [batch*seq, 3072] or less, so that one
-kernel serves all ranks, vectors are long, and the parallel loop has enough iterations.
+Two dims are one dim if in every buffer they lie next to each other in memory, in the same order,
+and every stage runs over both with plain indices. A bias-and-GELU over [batch, seq, 3072] becomes
+one loop nest over [batch*seq, 3072] or less, so that one kernel serves all ranks, vectors are long,
+and the parallel loop has enough iterations.
 
-Dims are put in classes by union-find: an axis used as the plain index of a buffer's dim is in that dim's class.
+Dims are put in classes by union-find: an axis used as the plain index of a buffer's dim is in that
+dim's class.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import ONE, ZERO, Expr, Read, Var, free_variables, mul, walk
@@ -55,7 +58,8 @@ def collapse_axes(c: Computation) -> Computation:
         c = _merge(c, *pair)
 
 
-# --- unit axes --------------------------------------------------------------------------------------
+# --- unit axes
+# --------------------------------------------------------------------------------------
 
 
 def _drop_unit_axes(c: Computation) -> Computation:
@@ -89,7 +93,9 @@ def _rebuild(
     new_indices: Callable[[Buffer, tuple[Expr, ...]], tuple[Expr, ...]],
     axis_groups: dict[Var, tuple[Var, Expr]],
 ) -> Computation:
-    """The computation over other buffers; ``axis_groups`` maps an axis to (new axis, its value in terms of it)."""
+    """The computation over other buffers; ``axis_groups`` maps an axis to (new axis, its value in
+    terms of it).
+    """
     memo: dict[Buffer, Buffer] = {}
 
     def mapped(b: Buffer) -> Buffer:
@@ -115,10 +121,14 @@ def _rebuild(
             return tuple(rewrite(e, leaf) for e in items)
 
         targets = exprs(new_indices(s.output, s.targets))
-        return Stage(
-            s.kind, s.name, axes(s.axes), axes(s.reduce_axes), tuple(map(mapped, s.outputs)), targets,
-            s.accumulators, exprs(s.init), exprs(s.values), s.exclusive, s.body,
-        )  # fmt: skip
+        return s.replace(
+            axes=axes(s.axes),
+            reduce_axes=axes(s.reduce_axes),
+            outputs=tuple(map(mapped, s.outputs)),
+            targets=targets,
+            init=exprs(s.init),
+            values=exprs(s.values),
+        )
 
     stages = tuple(rebuilt(s) for s in c.stages)
     return Computation(
@@ -126,15 +136,15 @@ def _rebuild(
     )
 
 
-# --- joining ----------------------------------------------------------------------------------------
+# --- joining
+# ----------------------------------------------------------------------------------------
 
 
 def _find_pair(c: Computation) -> tuple[_Classes, object, object] | None:
     classes = _classify(c)
     buffers = _buffers(c)
     for b in buffers:
-        order = [d for d in b.layout.order]
-        for outer, inner in zip(order, order[1:], strict=False):
+        for outer, inner in pairwise(b.layout.order):
             a, z = classes.find((b, outer)), classes.find((b, inner))
             if a is not z and not {a, z} & classes.fixed and _together(c, buffers, classes, a, z):
                 return classes, a, z

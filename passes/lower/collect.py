@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gather the stages of a fusion group, with names that are unique in the kernel.
 
-Each op of the group is asked for its stages over buffers that stand for its operands and results. Constants with
-one value in all elements become literals in the expressions; any other constant is an argument of the kernel.
+Each op of the group is asked for its stages over buffers that stand for its operands and results.
+Constants with one value in all elements become literals in the expressions; any other constant is
+an argument of the kernel.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,9 +21,11 @@ from tilewright.ir.stage import Stage
 
 @dataclass(frozen=True)
 class Computation:
-    """Stages in an order in which every buffer is written before it is read, and the kernel's arguments.
+    """Stages in an order in which every buffer is written before it is read, and the kernel's
+    arguments.
 
-    ``arguments`` are the values behind ``inputs``: group operands, then constants of the group's own.
+    ``arguments`` are the values behind ``inputs``: group operands, then constants of the group's
+    own.
     """
 
     stages: tuple[Stage, ...]
@@ -82,8 +85,8 @@ def _collect_graph(graph: Graph, operands: list[Value], constants: ConstantStore
         made = node.op.stages(mine[: len(node.operands)], mine[len(node.operands) :])
         stages += names.unique(made, tuple(mine))
     outputs = tuple(buffers[v] for v in graph.outputs)
-    result = tuple(with_literals(s, literals) for s in stages)
-    return Computation(result, tuple(inputs), outputs, tuple(arguments))
+    literal = tuple(with_literals(s, literals) for s in stages)
+    return Computation(literal, tuple(inputs), outputs, tuple(arguments))
 
 
 def with_literals(stage: Stage, literals: Mapping[Buffer, Expr]) -> Stage:
@@ -97,23 +100,14 @@ def with_literals(stage: Stage, literals: Mapping[Buffer, Expr]) -> Stage:
 
 def map_stage_expressions(stage: Stage, on_expr: Callable[[Expr], Expr]) -> Stage:
     """The stage with its init and value expressions mapped; domain and targets stay."""
-    return Stage(
-        stage.kind,
-        stage.name,
-        stage.axes,
-        stage.reduce_axes,
-        stage.outputs,
-        stage.targets,
-        stage.accumulators,
-        tuple(on_expr(e) for e in stage.init),
-        tuple(on_expr(e) for e in stage.values),
-        stage.exclusive,
-        stage.body,
-    )
+    init, values = (tuple(on_expr(e) for e in items) for items in (stage.init, stage.values))
+    return stage.replace(init=init, values=values)
 
 
 class _Names:
-    """Renames stages, their axes, accumulators and own buffers so that they are unique in the kernel."""
+    """Renames stages, their axes, accumulators and own buffers so that they are unique in the
+    kernel.
+    """
 
     def __init__(self) -> None:
         self._taken: dict[str, int] = {}
@@ -160,16 +154,13 @@ class _Names:
         count = len(stage.axes)
         accumulators = tuple(swaps[a] for a in stage.accumulators)
         assert all(isinstance(a, Scalar) for a in accumulators)
-        return Stage(
-            stage.kind,
-            name,
-            tuple(axes[:count]),
-            tuple(axes[count:]),
-            tuple(buffers[b] for b in stage.outputs),
-            renewed(stage.targets),
-            accumulators,  # type: ignore[arg-type]
-            renewed(stage.init),
-            renewed(stage.values),
-            stage.exclusive,
-            stage.body,
+        return stage.replace(
+            name=name,
+            axes=tuple(axes[:count]),
+            reduce_axes=tuple(axes[count:]),
+            outputs=tuple(buffers[b] for b in stage.outputs),
+            targets=renewed(stage.targets),
+            accumulators=accumulators,
+            init=renewed(stage.init),
+            values=renewed(stage.values),
         )

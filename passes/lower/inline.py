@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inline maps into the stages that read them.
 
-A map disappears when every reader evaluates it about as often as it has points: then nothing is computed twice and its
-buffer is never stored. Kept are outputs of the kernel, maps read by a contraction or a windowed reduction (each
-point is used many times there: a schedule places them at a tile), maps read by several stages or several times unless they
-are mere movements of data, and padding in front of a window.
+A map disappears when every reader evaluates it about as often as it has points: then nothing is
+computed twice and its buffer is never stored. Kept are outputs of the kernel, maps read by a
+contraction or a windowed reduction (each point is used many times there: a schedule places them at
+a tile), maps read by several stages or several times unless they are mere movements of data, and
+padding in front of a window.
 """
 
 from tilewright.ir.buffer import Buffer
@@ -56,7 +57,7 @@ def _size(stage: Stage) -> int:
 
 
 def _reuses(reader: Stage, b: Buffer) -> bool:
-    """True if ``reader`` reads a cell of ``b`` at several of its points: a contraction or a window."""
+    """True if ``reader`` reads cells of ``b`` at several points: a contraction or a window."""
     variables = {*reader.axes, *reader.reduce_axes}
     for read in reader.reads():
         if read.buffer is b:
@@ -72,7 +73,9 @@ def _reuses(reader: Stage, b: Buffer) -> bool:
 
 
 def inline_into(reader: Stage, producer: Stage) -> Stage:
-    """``reader`` with every read of ``producer``'s output replaced by the producer's expression at that index."""
+    """``reader`` with every read of ``producer``'s output replaced by the producer's expression at
+    that index.
+    """
 
     def leaf(e: Expr) -> Expr | None:
         if not (isinstance(e, Read) and e.buffer is producer.output):

@@ -20,8 +20,8 @@ from tilewright.passes.lower.nests import stage_nest
 class Lowered:
     """A kernel with what the host program needs to call it.
 
-    ``arguments`` are the graph values behind ``kernel.inputs``; ``scalars`` the expressions over the model's dims for
-    ``kernel.symbols``.
+    ``arguments`` are the graph values behind ``kernel.inputs``; ``scalars`` the expressions over
+    the model's dims for ``kernel.symbols``.
     """
 
     kernel: Kernel
@@ -49,7 +49,7 @@ def build_kernel(c: Computation, symbols: tuple[Symbol, ...]) -> Kernel:
 
 
 def plain_body(stages: tuple[Stage, ...], outputs: tuple[Buffer, ...]) -> Stmt:
-    """The nests of all stages one after another, inside the allocations of what is not an output."""
+    """The nests of all stages in sequence, inside the allocations of what is not an output."""
     body: Stmt = seq(stage_nest(s) for s in stages)
     for b in dict.fromkeys(b for s in stages for b in s.outputs if b not in outputs):
         body = Alloc(b, body)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plain loop nests for stages: what schedules start from, and what ``compute_at`` builds at a tile.
 
-A map is one nest. A reduction is a nest that initialises, then a nest that updates; the two have loops of their own, so that
-the reduction can run outside the loops over a tile of accumulators.
+A map is one nest. A reduction is a nest that initialises, then a nest that updates; the two have
+loops of their own, so that the reduction can run outside the loops over a tile of accumulators.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def stage_nest(stage: Stage) -> Stmt:
     if stage.kind == "reduce":
         init_axes = {v: Var(f"{v.name}_init", v.extent) for v in stage.axes}
         first = nest(
-            [(v, "serial") for v in init_axes.values()], init_block(stage, dict(init_axes))
+            [(v, "serial") for v in init_axes.values()], init_block(stage, dict(init_axes.items()))
         )
         loops = [(v, "serial") for v in (*stage.axes, *stage.reduce_axes)]
         return seq([first, nest(loops, update_block(stage, {}))])
@@ -53,7 +53,9 @@ def init_block(stage: Stage, point: Mapping[Expr, Expr]) -> Stmt:
 
 
 def update_block(stage: Stage, point: Mapping[Expr, Expr]) -> Stmt:
-    """The block of one step of a reduction; several accumulators are all computed before any is stored."""
+    """The block of one step of a reduction; several accumulators are all computed before any is
+    stored.
+    """
     cell = tuple(substitute(t, point) for t in stage.targets)
     current: dict[Expr, Expr] = {
         a: Read(b, cell) for a, b in zip(stage.accumulators, stage.outputs, strict=True)

@@ -7,12 +7,12 @@ Before::
 
 After, with 8 lanes::
 
-    reduce s_p8(i, l in 8; k in ceil(K/8)) -> p[i, l] : acc = 0 then acc + guard(8*k + l < K, f(i, 8*k + l), 0)
-    reduce s(i; l in 8) -> s[i] : acc = 0 then acc + p[i, l]
+    reduce s_p8(i, l in 8; k in ceil(K/8)) -> p[i, l] : acc = 0 then acc + guard(8*k + l < K, f(i,
+    8*k + l), 0) reduce s(i; l in 8) -> s[i] : acc = 0 then acc + p[i, l]
 
-This reassociates, which the numeric policy allows for the sums, products, maxima and minima that it applies to: the
-accumulator must start at the identity of the operation. The tree is fixed by the shape, so results do not depend on
-the number of threads.
+This reassociates, which the numeric policy allows for the sums, products, maxima and minima that it
+applies to: the accumulator must start at the identity of the operation. The tree is fixed by the
+shape, so results do not depend on the number of threads.
 """
 
 from tilewright.ir.buffer import Buffer
@@ -66,7 +66,7 @@ def split_reduction(stage: Stage, axis: Var, lanes: int) -> tuple[Stage, Stage]:
     name = f"{stage.name}_p{lanes}"
     acc = Scalar(f"{stage.accumulators[0].name}_p{lanes}", out.dtype)
     renamed = {v: Var(f"{v.name}_p{lanes}", v.extent) for v in stage.axes}
-    sub: dict[Expr, Expr] = {**renamed}
+    sub: dict[Expr, Expr] = dict(renamed.items())
     first = Stage(
         "reduce",
         name,

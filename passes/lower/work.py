@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a kernel takes on one core, roughly: what decides whether a launch is worth several threads."""
+"""How long a kernel takes on one core, roughly: what decides whether a launch is worth several
+threads.
+"""
 
 from tilewright.ir.expr import Call, Expr, add, index, mul, walk
 from tilewright.ir.loop import Kernel

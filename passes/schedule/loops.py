@@ -40,7 +40,9 @@ def fresh(kernel: Kernel, *names: str) -> None:
 
 
 def rename_inner(s: Stmt, suffix: str) -> Stmt:
-    """Give every loop and every local buffer inside ``s`` a name with ``suffix``: for a second copy of a nest."""
+    """Give every loop and every local buffer inside ``s`` a name with ``suffix``: for a second copy
+    of a nest.
+    """
 
     def on_stmt(node: Stmt) -> Stmt | None:
         if isinstance(node, For):

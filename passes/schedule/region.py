@@ -12,14 +12,17 @@ from tilewright.ir.simplify import bound_above, eliminate, maximum, minimum
 
 @dataclass(frozen=True)
 class Region:
-    """``start`` and ``extent`` of each dim; expressions over symbols and the variables of outer loops."""
+    """``start`` and ``extent`` of each dim; expressions over symbols and the variables of outer
+    loops.
+    """
 
     start: tuple[Expr, ...]
     extent: tuple[Expr, ...]
 
 
 def region_read(s: Stmt, buffers: tuple[Buffer, ...]) -> Region | None:
-    """The smallest box known to hold every cell of ``buffers`` (of one shape) that ``s`` reads; None if it reads none.
+    """The smallest box known to hold every cell of ``buffers`` (of one shape) that ``s`` reads;
+    None if it reads none.
 
     Conditions around a read are ignored: the box may be larger than what is read, never smaller.
     """

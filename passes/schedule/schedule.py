@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A schedule is data: a list of named steps on named loops, with a text form that parses back.
 
-Each step is a frozen dataclass whose fields are its arguments and whose ``apply`` maps a kernel to a kernel; subclassing
-:class:`Step` registers it. Steps refuse what they cannot do with a ScheduleError that names the loop, but they do not prove
-that the result computes the same: that is the work of :mod:`tilewright.passes.schedule.legality`, which reads the result.
+Each step is a frozen dataclass whose fields are its arguments and whose ``apply`` maps a kernel to
+a kernel; subclassing :class:`Step` registers it. Steps refuse what they cannot do with a
+ScheduleError that names the loop, but they do not prove that the result computes the same: that is
+the work of :mod:`tilewright.passes.schedule.legality`, which reads the result.
 
-Text: steps separated by ``;`` or newlines: ``split(e_m, 6); vectorize(e_n); compute_at(mm, e_m_o, register)``.
+Text: steps separated by ``;`` or newlines: ``split(e_m, 6); vectorize(e_n); compute_at(mm, e_m_o,
+register)``.
 """
 
 import re
@@ -23,7 +25,9 @@ _CALL = re.compile(r"\s*([a-z_]+)\s*\(([^()]*)\)\s*")
 
 @dataclass(frozen=True)
 class Step:
-    """Base of schedule steps. Fields are loop and stage names (str), factors (int) or tuples of names (last field)."""
+    """Base of schedule steps. Fields are loop and stage names (str), factors (int) or tuples of
+    names (last field).
+    """
 
     name: ClassVar[str] = ""
     registry: ClassVar[dict[str, type["Step"]]] = {}

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Default schedules: good code without tuning.
 
-A :class:`Template` recognises a form of kernel and offers schedules for it, best first; the caller takes the first one that
-applies and is proven legal. Templates register by subclassing and are asked in order of ``priority``; the last one fits
-every kernel. Their parameters (tile sizes, chunk sizes, where tasks are cut) are data: the autotuner searches over them.
+A :class:`Template` recognises a form of kernel and offers schedules for it, best first; the caller
+takes the first one that applies and is proven legal. Templates register by subclassing and are
+asked in order of ``priority``; the last one fits every kernel. Their parameters (tile sizes, chunk
+sizes, where tasks are cut) are data: the autotuner searches over them.
 """
 
 from tilewright.passes.schedule.defaults import (

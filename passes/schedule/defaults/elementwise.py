@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of one map: a loop nest in the memory order of the output, its innermost axis on vectors."""
+"""Kernels of one map: a nest in the memory order of the output, its innermost axis on vectors."""
 
 from collections.abc import Iterator, Mapping
 
@@ -53,7 +53,9 @@ class Elementwise(Template):
         plan.do(Parallel(f"{name}_o"))
 
     def _nest(self, plan: Plan, stage: Stage, order: list[str], wanted: int, lanes: int) -> None:
-        """Several axes; one whose conditions change (of a concatenation, say) is cut and goes inside the task loop."""
+        """Several axes; one whose conditions change (of a concatenation, say) is cut and goes
+        inside the task loop.
+        """
         *outer, inner = order
         axis = next((n for n in reversed(order) if self._changes(plan, stage, n)), "")
         pieces = [""]

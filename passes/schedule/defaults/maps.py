@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chains of maps that were not inlined: each producer computed at a loop of the last map, where its box stays in cache."""
+"""Chains of maps that were not inlined: each producer computed at a loop of the last map, where its
+box stays in cache.
+"""
 
 from collections.abc import Iterator, Mapping
 

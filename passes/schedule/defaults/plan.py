@@ -22,7 +22,6 @@ from tilewright.passes.schedule.steps import (
     Vectorize,
 )
 
-
 MOST_CUTS = 16
 """The most pieces a loop is cut into: each is code of its own."""
 
@@ -36,10 +35,12 @@ class Decision:
 
 
 class Plan:
-    """A kernel and the steps that led to it. ``do`` applies a step at once, so that loops can be looked up by name.
+    """A kernel and the steps that led to it. ``do`` applies a step at once, so that loops can be
+    looked up by name.
 
-    Templates take their decisions through :meth:`choose`, which notes them with their alternatives in ``decisions``: that is
-    the space in which the autotuner searches. ``choices`` overrides decisions by name.
+    Templates take their decisions through :meth:`choose`, which notes them with their alternatives
+    in ``decisions``: that is the space in which the autotuner searches. ``choices`` overrides
+    decisions by name.
     """
 
     def __init__(self, kernel: Kernel, choices: Mapping[str, int] | None = None) -> None:
@@ -59,7 +60,9 @@ class Plan:
             self.steps.append(step)
 
     def choose(self, name: str, default: int, options: Iterable[int]) -> int:
-        """Decide: ``default`` unless ``choices`` says otherwise; ``options`` are the values worth trying."""
+        """Decide: ``default`` unless ``choices`` says otherwise; ``options`` are the values worth
+        trying.
+        """
         values = tuple(sorted({default, *options}))
         chosen = self.choices.get(name, default)
         self.decisions[name] = Decision(chosen, values)
@@ -96,9 +99,11 @@ class Plan:
             self.do(Unroll(name))
 
     def vectorize(self, name: str, lanes: int, unroll: int = 4) -> None:
-        """Run a loop on vectors: whole if it is short, else the main part in vectors, the rest by itself.
+        """Run a loop on vectors: whole if it is short, else the main part in vectors, the rest by
+        itself.
 
-        The main part of a long loop takes ``unroll`` vectors at a time. A loop that does not exist is left alone.
+        The main part of a long loop takes ``unroll`` vectors at a time. A loop that does not exist
+        is left alone.
         """
         size = self.static_size(name)
         if size == 1:
@@ -119,10 +124,11 @@ class Plan:
             self.do(Vectorize(f"{name}_s"))
 
     def cut_at_conditions(self, stage: str, loop: str) -> list[str]:
-        """Cut a loop where conditions in the blocks of a stage change, so that they are decided in each piece.
+        """Cut a loop where conditions in the blocks of a stage change, so that they are decided in
+        each piece.
 
-        Returns the suffixes of the pieces: loops inside a piece carry it too. Positions are constants from either end; a
-        symbolic one stays a condition.
+        Returns the suffixes of the pieces: loops inside a piece carry it too. Positions are
+        constants from either end; a symbolic one stays a condition.
         """
         var = self.loop(loop)
         front, back = condition_changes(self.kernel, stage, var) if var is not None else ([], [])
@@ -137,10 +143,12 @@ class Plan:
         return [*(f"_{s}" for s in suffixes), ""]
 
     def tasks(self, names: list[str], wanted: int) -> tuple[str, str]:
-        """Make one task loop of loops nested directly in this order; returns it and the loop that steps through them.
+        """Make one task loop of loops nested directly in this order; returns it and the loop that
+        steps through them.
 
-        Constant loops are fused into the first one until there are ``wanted`` tasks; far too many are chunked, then each
-        task steps through some of them. A symbolic loop comes first: a product of symbols cannot be split again.
+        Constant loops are fused into the first one until there are ``wanted`` tasks; far too many
+        are chunked, then each task steps through some of them. A symbolic loop comes first: a
+        product of symbols cannot be split again.
         """
         names = [n for n in names if self.loop(n) is not None]
         symbolic = [n for n in names if self.static_size(n) is None]
@@ -161,7 +169,9 @@ class Plan:
 
 
 def condition_changes(kernel: Kernel, stage: str, var: Var) -> tuple[list[int], list[int]]:
-    """Where comparisons of ``var`` with bounds change their truth: positions from the front, and from the end."""
+    """Where comparisons of ``var`` with bounds change their truth: positions from the front, and
+    from the end.
+    """
     front: set[int] = set()
     back: set[int] = set()
     blocks = [n for n in walk(kernel.body) if isinstance(n, Block) and n.stage == stage]
@@ -184,7 +194,7 @@ _CHANGE = {"ge": 0, "lt": 0, "gt": 1, "le": 1}
 
 
 def memory_order(stage: Stage) -> list[Var]:
-    """The axes of a stage in the order in which its first output lies in memory, outermost first."""
+    """The axes of a stage in the order in which its first output lies in memory."""
     position: dict[Expr, int] = {t: d for d, t in enumerate(stage.targets)}
     if any(a not in position for a in stage.axes):
         return list(stage.axes)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Softmax, normalisations and reductions along memory: everything for one row at a time, in cache.
 
-The last stage is a map over rows, or over rows and the reduced axis; all other stages are computed at the row loop. Reductions
-along the contiguous axis get partial accumulators, one a lane, so that they run on vectors.
+The last stage is a map over rows, or over rows and the reduced axis; all other stages are computed
+at the row loop. Reductions along the contiguous axis get partial accumulators, one a lane, so that
+they run on vectors.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +38,9 @@ REGISTER_CELLS = 64
 
 
 class Rows(Template):
-    """A chain of maps and reductions that share their outer axes (the rows) and reduce the contiguous one."""
+    """A chain of maps and reductions that share their outer axes (the rows) and reduce the
+    contiguous one.
+    """
 
     priority = 30
 
@@ -67,7 +70,9 @@ def _reduces_along_memory(stage: Stage) -> bool:
 
 
 def row_axes(root: Stage, kernel: Kernel) -> list[Var]:
-    """The axes of the root that every reduction keeps: those that index what was reduced; all if nothing else is left."""
+    """The axes of the root that every reduction keeps: those that index what was reduced; all if
+    nothing else is left.
+    """
     order = memory_order(root)
     rank = {b: len(s.axes) for s in kernel.stages for b in s.outputs}
     reduced = [r for r in root.reads() if rank.get(r.buffer, len(order)) < len(order)]

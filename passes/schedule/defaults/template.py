@@ -22,7 +22,8 @@ TASKS_PER_CORE = 4
 """Tasks that a parallel loop should have for each core, so that cores finish together."""
 
 TASK_WORK = 20_000
-"""The least number of scalar operations worth a task of its own: some microseconds of vector code."""
+"""The least number of scalar operations worth a task of its own: some microseconds of vector code.
+"""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Candidate:
 
 
 class Template:
-    """A form of kernel with its schedules for one ``kind`` of target. ``priority`` orders the templates, low first.
+    """A form of kernel with its schedules for one ``kind`` of target. ``priority`` orders the
+    templates, low first.
 
     ``plans`` may raise ScheduleError where its recipe does not fit: the next template is asked.
     """
@@ -74,7 +76,8 @@ def default_candidates(
                     plan.schedule, plan.kernel, template.__name__.lower(), plan.decisions
                 )
         except ScheduleError as error:
-            # The recipe stops at a step that this kernel does not allow: the next, simpler template is asked.
+            # The recipe stops at a step that this kernel does not allow: the next, simpler template
+            # is asked.
             _logger.debug(
                 "Template '%s' does not fit kernel '%s': %s", template.__name__, kernel.name, error
             )

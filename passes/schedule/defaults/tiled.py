@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contractions and windowed reductions: a tile of accumulators in registers, its reduction around it.
+"""Contractions and windowed reductions: a tile of accumulators in registers, its reduction around
+it.
 
-Matrix products, convolutions of all kinds and pooling are one form: the reduction ``r`` feeds a map ``e`` that writes the output.
-The innermost axis of the output in memory is the vector axis, the next one the row axis; a tile of rows x vectors of ``r`` is
-computed at the tile loop of ``e`` in registers, and ``e`` stores it. Padding is copied at the loop over blocks of rows, where it stays in
-cache. Tasks are blocks of rows, or panels of the vector axis when the weights are large (each core then streams its own
-part of the weights once).
+Matrix products, convolutions of all kinds and pooling are one form: the reduction ``r`` feeds a map
+``e`` that writes the output. The innermost axis of the output in memory is the vector axis, the
+next one the row axis; a tile of rows x vectors of ``r`` is computed at the tile loop of ``e`` in
+registers, and ``e`` stores it. Padding is copied at the loop over blocks of rows, where it stays in
+cache. Tasks are blocks of rows, or panels of the vector axis when the weights are large (each core
+then streams its own part of the weights once).
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tilewright.ir.expr import ZERO, Compare, Const, Expr, Read, Var, free_variables, sub
-from tilewright.ir.expr import walk as walk_expr
-from tilewright.ir.loop import Block, Kernel, expressions, walk
-from tilewright.ir.simplify import known_le, substitute
+from tilewright.ir.expr import Const, Expr, Read, Var, free_variables
+from tilewright.ir.loop import Kernel
 from tilewright.ir.stage import Stage
 from tilewright.ir.target import Target
 from tilewright.passes.schedule.defaults.plan import Plan, extent, is_static, memory_order, points
@@ -38,14 +38,15 @@ from tilewright.passes.schedule.steps import (
     Vectorize,
 )
 
-
 REUSED_ROWS = 8
 """The rows that must share an operand for packing it to pay."""
 
 
 @dataclass
 class Form:
-    """What was recognised: the reduction, the map that stores it, the stages before, and how their axes match."""
+    """What was recognised: the reduction, the map that stores it, the stages before, and how their
+    axes match.
+    """
 
     reduction: Stage
     root: Stage
@@ -60,7 +61,9 @@ class Form:
 
     @property
     def row(self) -> Var | None:
-        """The root's axis of which a tile takes several points: the innermost one along which the operand is reused."""
+        """The root's axis of which a tile takes several points: the innermost one along which the
+        operand is reused.
+        """
         others = [v for v in reversed(self.order[:-1]) if v in self.twin]
         operand = self.operand() or self.varying()
         used = _variables(operand) if operand is not None else frozenset()
@@ -73,7 +76,9 @@ class Form:
         return along[0] if len(along) == 1 and is_contraction(self.reduction) else None
 
     def operand(self) -> Read | None:
-        """The read of the reduction that is contiguous along the vector axis: the weights of a contraction."""
+        """The read of the reduction that is contiguous along the vector axis: the weights of a
+        contraction.
+        """
         axis = self.twin[self.vector]
         along = [r for r in self.reduction.reads() if is_contiguous(r, axis)]
         return min(along, key=lambda r: len(_variables(r) & set(self.reduction.axes)), default=None)
@@ -84,7 +89,9 @@ def _variables(read: Read) -> frozenset[Expr]:
 
 
 def recognise(kernel: Kernel) -> Form | None:
-    """The form of a kernel of one reduction and one map that stores it; None if it is of another form."""
+    """The form of a kernel of one reduction and one map that stores it; None if it is of another
+    form.
+    """
     reductions = [s for s in kernel.stages if s.kind == "reduce"]
     if len(reductions) != 1 or any(s.kind not in ("map", "reduce") for s in kernel.stages):
         return None
@@ -140,7 +147,8 @@ class Tiled(Template):
 
 
 def _pack(plan: Plan, form: Form, target: Target) -> bool:
-    """Pack the operand that varies along the vector axis where it is not contiguous, or has ragged ends.
+    """Pack the operand that varies along the vector axis where it is not contiguous, or has ragged
+    ends.
 
     Worth it where several rows share what was packed.
     """
@@ -181,7 +189,9 @@ def _block(form: Form, target: Target) -> int:
 
 @dataclass(frozen=True)
 class _Loops:
-    """The task loop, the loop that steps through blocks of rows, the loop over rows and that over panels (or empty)."""
+    """The task loop, the loop that steps through blocks of rows, the loop over rows and that over
+    panels (or empty).
+    """
 
     task: str
     block: str
@@ -221,7 +231,9 @@ class _Tiling:
     # --- outer loops ---
 
     def _cut_vector_axis(self) -> tuple[str, str]:
-        """Split the vector axis; returns the loop over panels and the loop over lanes (empty if there is none)."""
+        """Split the vector axis; returns the loop over panels and the loop over lanes (empty if
+        there is none).
+        """
         v = self.form.vector.name
         if self.block == 1:
             return v, ""
@@ -280,7 +292,9 @@ class _Tiling:
         return bool(self.plan.choose("panels_first", int(default), (0, 1)))
 
     def _row_block(self, outer: list[str]) -> int:
-        """How many iterations of the innermost outer loop a task takes: halo is shared, but tasks must be enough."""
+        """How many iterations of the innermost outer loop a task takes: halo is shared, but tasks
+        must be enough.
+        """
         others = 1
         for name in outer[:-1]:
             others *= self.plan.size(name)
@@ -293,7 +307,9 @@ class _Tiling:
         return self.plan.choose("row_block", rows, (n for n in (1, 2, 4, 7, 8, 14) if n <= size))
 
     def _bytes_per_row(self, s: Stage) -> int:
-        """The bytes of a producer's box for one more row of the root: all its inner axes, or one panel of them."""
+        """The bytes of a producer's box for one more row of the root: all its inner axes, or one
+        panel of them.
+        """
         total = s.output.dtype.bytes
         for v in memory_order(s)[-2:]:
             total *= extent(v)
@@ -305,7 +321,9 @@ class _Tiling:
         return total * max(1, strides // max(1, heights))
 
     def _flat_block(self, row: str) -> int:
-        """How many rows of a plain matrix product a task takes: a multiple of the tile, its operand within L2."""
+        """How many rows of a plain matrix product a task takes: a multiple of the tile, its operand
+        within L2.
+        """
         depth = 1
         for v in self.form.reduction.reduce_axes:
             depth *= extent(v)
@@ -318,7 +336,9 @@ class _Tiling:
     # --- tiles ---
 
     def _tile_rows(self, row: str) -> int:
-        """Rows of a tile: as many accumulators as registers allow, balanced over a constant row loop."""
+        """Rows of a tile: as many accumulators as registers allow, balanced over a constant row
+        loop.
+        """
         vectors = self.vectors
         most = max(1, (self.target.registers - vectors - 1) // vectors)
         most = (
@@ -362,7 +382,9 @@ class _Tiling:
         return loop
 
     def _innermost_outside(self, lane: str, task: str) -> str:
-        """The loop directly around the lanes when there are no rows: the panel loop or the task loop."""
+        """The loop directly around the lanes when there are no rows: the panel loop or the task
+        loop.
+        """
         panel = f"{self.form.vector.name}_o"
         for name in (f"{panel}_i", panel):
             if lane != name and self.plan.loop(name) is not None:
@@ -388,7 +410,9 @@ class _Tiling:
         self._unroll_reduction(reduce_axes)
 
     def _reduce_order(self) -> list[Var]:
-        """The reduce axes so that the operand along the vector axis (the weights) is read in memory order."""
+        """The reduce axes so that the operand along the vector axis (the weights) is read in memory
+        order.
+        """
         operand = self.form.operand()
         axes = list(self.form.reduction.reduce_axes)
         if operand is None:
@@ -415,7 +439,9 @@ class _Tiling:
             plan.do(Split(names[-1], factor), Unroll(f"{names[-1]}_i"))
 
     def _producer(self, s: Stage, loops: _Loops) -> None:
-        """Compute padding (or another map in front) where its box stays in cache, in memory order and on vectors."""
+        """Compute padding (or another map in front) where its box stays in cache, in memory order
+        and on vectors.
+        """
         at_panel = self.plan.loop(loops.panel) is not None and self._by_panel(s)
         self.plan.do(ComputeAt(s.name, "workspace", (loops.panel if at_panel else loops.block,)))
         order = [v.name for v in memory_order(s)]
@@ -428,7 +454,9 @@ class _Tiling:
             self.plan.vectorize(f"{present[-1]}{piece}", self.target.lanes(s.output.dtype.bytes))
 
     def _by_panel(self, s: Stage) -> bool:
-        """True if a panel of the vector axis reads a panel of ``s`` only, as in a depthwise convolution."""
+        """True if a panel of the vector axis reads a panel of ``s`` only, as in a depthwise
+        convolution.
+        """
         if s in self.packed:
             return True
         axis = self.form.twin[self.form.vector]
@@ -436,12 +464,15 @@ class _Tiling:
         row = s.output.dtype.bytes
         for v in memory_order(s)[-2:]:
             row *= extent(v)
-        # Panels of a long row lie far apart in memory: then whole rows are copied, one after another.
+        # Panels of a long row lie far apart in memory: then whole rows are copied, one after
+        # another.
         return row <= self.target.l1 // 2 and all(axis in _variables(r) for r in reads)
 
 
 def _tile_cost(size: int, tile: int, vectors: int) -> float:
-    """Cycles of one reduction step over all tiles of a row: multiply-adds, loads, or the latency of too few chains."""
+    """Cycles of one reduction step over all tiles of a row: multiply-adds, loads, or the latency of
+    too few chains.
+    """
 
     def one(rows: int) -> float:
         return max(rows * vectors / 2, (rows + vectors) / 2, 4.4) + 0.2

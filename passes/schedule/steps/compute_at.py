@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compute a stage inside a loop of its reader, just what one iteration needs.
 
-``compute_at(p, register, i)`` (or ``workspace``, or ``shared`` for the threads of a GPU block), before and after: the buffer shrinks to the box that the loop's body reads (halo included)::
+``compute_at(p, register, i)`` (or ``workspace``, or ``shared`` for the threads of a GPU block),
+before and after: the buffer shrinks to the box that the loop's body reads (halo included)::
 
     alloc t: f32[n] @workspace {
       for p_i in n serial { block p.map(p_i) { t[p_i] = f(p_i) } }
@@ -15,8 +16,8 @@
       }
     }
 
-All readers must be inside the named loops; at the second and third (the copies of a tail, say) the new loops' names end in
-``_1``, ``_2``.
+All readers must be inside the named loops; at the second and third (the copies of a tail, say) the
+new loops' names end in ``_1``, ``_2``.
 """
 
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ class ComputeAt(Step):
         placed = bare
         for number, loop in enumerate(self.loops):
             placed = self._place(placed, stage, loop, f"_{number}" if number else "")
-        inside = {b for b in stage.outputs}
+        inside = set(stage.outputs)
         for node in walk(placed.body):
             if any(r.buffer in inside for e in expressions(node) for r in reads(e)):
                 raise ScheduleError(
@@ -125,10 +126,7 @@ def _shrunk(b: Buffer, region: Region, scope: str, taken: set[str]) -> Buffer:
 def _nest_over(stage: Stage, region: Region, local: dict[Buffer, Buffer], mark: str) -> Stmt:
     """The loops of ``stage`` over ``region``, writing the shrunk buffers."""
     cell = tuple(a - s for a, s in zip(stage.axes, region.start, strict=True))
-    moved = Stage(
-        stage.kind, stage.name, stage.axes, stage.reduce_axes, tuple(local[b] for b in stage.outputs), cell,
-        stage.accumulators, stage.init, stage.values,
-    )  # fmt: skip
+    moved = stage.replace(outputs=tuple(local[b] for b in stage.outputs), targets=cell)
 
     def over(suffix: str) -> tuple[list[Var], dict[Expr, Expr], Expr]:
         loops: list[Var] = []
@@ -155,7 +153,7 @@ def _nest_over(stage: Stage, region: Region, local: dict[Buffer, Buffer], mark: 
         [(v, "serial") for v in first_loops], guarded(first_inside, init_block(moved, first_point))
     )
     reduce_loops = {v: Var(f"{v.name}{mark}", v.extent) for v in stage.reduce_axes}
-    update = guarded(inside, update_block(moved, {**point, **reduce_loops}))
+    update = guarded(inside, update_block(moved, {**point, **dict(reduce_loops.items())}))
     return seq([first, nest([(v, "serial") for v in (*loops, *reduce_loops.values())], update)])
 
 

@@ -7,7 +7,8 @@
 
     for i_f in 4*n serial { S(i_f // 4, i_f % 4) }
 
-A symbolic inner extent would make the division non-affine and the proof impossible: reorder instead.
+A symbolic inner extent would make the division non-affine and the proof impossible: reorder
+instead.
 """
 
 from dataclasses import dataclass
@@ -40,6 +41,6 @@ class Fuse(Step):
                 raise ScheduleError(f"The extent {extent} of '{self.inner}' is not constant.")
             fused = Var(f"{self.outer}_f", target.var.extent * extent)
             values = {target.var: floordiv(fused, extent), inner.var: mod(fused, extent)}
-            return For(fused, target.kind, substitute_stmt(inner.body, dict(values)))
+            return For(fused, target.kind, substitute_stmt(inner.body, dict(values.items())))
 
         return replace_loop(kernel, self.outer, change)

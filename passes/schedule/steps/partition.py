@@ -8,7 +8,8 @@
     for i in 4*(n // 4) serial { S(i) }
     for i_t in n % 4 serial { S(4*(n // 4) + i_t) }
 
-``cut(i, 1, f)``, and with a position counted from the end ``cut(i, -1, b)``, before and after both::
+``cut(i, 1, f)``, and with a position counted from the end ``cut(i, -1, b)``, before and after
+both::
 
     for i in n serial { S(i) }
 
@@ -64,7 +65,9 @@ class Partition(Step):
 
 @dataclass(frozen=True)
 class Cut(Step):
-    """Run the first ``position`` iterations of ``loop`` (the last ones if negative) apart, as ``loop_SUFFIX``."""
+    """Run the first ``position`` iterations of ``loop`` (the last ones if negative) apart, as
+    ``loop_SUFFIX``.
+    """
 
     name = "cut"
     loop: str
@@ -77,7 +80,7 @@ class Cut(Step):
 
         def change(target: For) -> Stmt:
             extent = target.var.extent
-            if not 0 < count or not known_le(count, extent):
+            if not count > 0 or not known_le(count, extent):
                 raise ScheduleError(f"'{self.loop}' is not known to have {count} iterations.")
             apart = Var(f"{self.loop}_{self.suffix}", index(count))
             rest = Var(self.loop, extent - count)

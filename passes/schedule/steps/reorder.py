@@ -11,6 +11,7 @@ The named loops take each other's places; loops between them that are not named 
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tilewright.ir.errors import ScheduleError
 from tilewright.ir.expr import Expr, free_variables
@@ -56,7 +57,9 @@ class Reorder(Step):
 
 
 def _chain(top: For) -> tuple[list[For], list[Expr], Stmt]:
-    """The loops nested directly below ``top``, itself included, the conditions between them, and the body."""
+    """The loops nested directly below ``top``, itself included, the conditions between them, and
+    the body.
+    """
     loops, conditions, s = [top], [], top.body
     while True:
         if isinstance(s, If) and s.otherwise is None and _leads_to_loop(s.then):
@@ -82,7 +85,7 @@ def _through(nested: list[For], found: list[For]) -> list[For]:
 
 def _conditions_up_to(nested: list[For]) -> tuple[list[Expr], Stmt]:
     conditions: list[Expr] = []
-    for loop, following in zip(nested, nested[1:], strict=False):
+    for loop, following in pairwise(nested):
         s = loop.body
         while s is not following:
             assert isinstance(s, If)

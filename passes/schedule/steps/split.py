@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Split a loop in two: ``split`` with an inner loop of constant extent, ``chunk`` with one that shrinks at the end.
+"""Split a loop in two: ``split`` with an inner loop of constant extent, ``chunk`` with one that
+shrinks at the end.
 
 ``split(i, 4)``, before and after; the condition is left out where 4 divides the extent::
 
     for i in n serial { S(i) }
 
-    for i_o in (n + 3) // 4 serial { for i_i in 4 serial { if (4*i_o + i_i < n) { S(4*i_o + i_i) } } }
+    for i_o in (n + 3) // 4 serial { for i_i in 4 serial { if (4*i_o + i_i < n) { S(4*i_o + i_i) } }
+    }
 
 ``chunk(i, 4)``::
 
@@ -24,7 +26,9 @@ from tilewright.passes.schedule.schedule import Step
 
 @dataclass(frozen=True)
 class Split(Step):
-    """Split ``loop`` into ``loop_o`` and ``loop_i`` of extent ``factor``, guarded where that is needed."""
+    """Split ``loop`` into ``loop_o`` and ``loop_i`` of extent ``factor``, guarded where that is
+    needed.
+    """
 
     name = "split"
     loop: str

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps that rewrite the stages of a kernel, before any loop is touched: they change the specification itself.
+"""Steps that rewrite the stages of a kernel, before any loop is touched: they change the
+specification itself.
 
-``split_reduction(s, k, 8)`` gives a reduction partial accumulators (see :mod:`tilewright.passes.lower.split_reduction`);
-``cache_write(mm)`` lets a stage that writes an output write a buffer of its own, copied by a new map ``mm_out``;
-``cache_read(mm, a)`` lets a stage read a copy of a buffer, made by a new map ``mm_a``, which ``compute_at`` places at a tile;
-``pack(mm, b, 1, 16)`` does so with dim 1 innermost, padded with zeros to a multiple of 16, so that vectors along it are whole;
-``inline(p)`` evaluates a map in the stages that read it;
-``pad_axis(mm, n, 16)`` lets a stage run over a multiple of 16 points of an axis, where what it reads there is padding of a
-blocked layout.
+``split_reduction(s, k, 8)`` gives a reduction partial accumulators (see
+:mod:`tilewright.passes.lower.split_reduction`); ``cache_write(mm)`` lets a stage that writes an
+output write a buffer of its own, copied by a new map ``mm_out``; ``cache_read(mm, a)`` lets a stage
+read a copy of a buffer, made by a new map ``mm_a``, which ``compute_at`` places at a tile;
+``pack(mm, b, 1, 16)`` does so with dim 1 innermost, padded with zeros to a multiple of 16, so that
+vectors along it are whole; ``inline(p)`` evaluates a map in the stages that read it; ``pad_axis(mm,
+n, 16)`` lets a stage run over a multiple of 16 points of an axis, where what it reads there is
+padding of a blocked layout.
 """
 
 from dataclasses import dataclass
@@ -64,7 +66,8 @@ class SplitReduction(Step):
         stage = _plain_stage(kernel, self.stage)
         if not is_splittable(stage):
             raise ScheduleError(
-                f"Stage '{self.stage}' is not a reduction that starts at the identity of its operation."
+                f"Stage '{self.stage}' is not a reduction that starts at the identity of its "
+                "operation."
             )
         pair = split_reduction(stage, _axis(stage.reduce_axes, self.stage, self.axis), self.lanes)
         return _with_stages(
@@ -86,10 +89,7 @@ class CacheWrite(Step):
         local = {
             b: Buffer(f"{b.name}_w", b.dtype, b.shape, b.layout, "workspace") for b in stage.outputs
         }
-        inner = Stage(
-            stage.kind, stage.name, stage.axes, stage.reduce_axes, tuple(local.values()), stage.targets,
-            stage.accumulators, stage.init, stage.values, stage.exclusive, stage.body,
-        )  # fmt: skip
+        inner = stage.replace(outputs=tuple(local.values()))
         copies = []
         for number, (b, own) in enumerate(local.items()):
             name = f"{stage.name}_out{number or ''}"
@@ -129,7 +129,9 @@ def _source(stage: Stage, buffer: str) -> Buffer:
 
 
 def _with_reader(kernel: Kernel, stage: Stage, source: Buffer, copy: Stage) -> Kernel:
-    """The kernel with ``copy`` in front of ``stage``, which reads its output in place of ``source``."""
+    """The kernel with ``copy`` in front of ``stage``, which reads its output in place of
+    ``source``.
+    """
 
     def leaf(e: Expr) -> Expr | None:
         if isinstance(e, Read) and e.buffer is source:
@@ -144,7 +146,9 @@ def _with_reader(kernel: Kernel, stage: Stage, source: Buffer, copy: Stage) -> K
 
 @dataclass(frozen=True)
 class Pack(Step):
-    """Let ``stage`` read a copy of ``buffer`` with ``dim`` innermost and padded with zeros to a multiple of ``factor``."""
+    """Let ``stage`` read a copy of ``buffer`` with ``dim`` innermost and padded with zeros to a
+    multiple of ``factor``.
+    """
 
     name = "pack"
     stage: str
@@ -206,10 +210,7 @@ class PadAxis(Step):
         for b in stage.outputs:
             shape = tuple(extent if d == position else e for d, e in enumerate(b.shape))
             grown[b] = Buffer(b.name, b.dtype, shape, Layout(b.layout.order), b.scope)
-        padded = Stage(
-            padded.kind, padded.name, padded.axes, padded.reduce_axes, tuple(grown.values()), padded.targets,
-            padded.accumulators, padded.init, padded.values,
-        )  # fmt: skip
+        padded = padded.replace(outputs=tuple(grown.values()))
         _check_padding(padded, padded.axes[position], self.factor)
 
         def leaf(e: Expr) -> Expr | None:
@@ -226,7 +227,9 @@ class PadAxis(Step):
 
 
 def _check_padding(stage: Stage, axis: Var, factor: int) -> None:
-    """Every read along the padded axis must stay inside the buffer or the padding of a layout blocked by that factor."""
+    """Every read along the padded axis must stay inside the buffer or the padding of a layout
+    blocked by that factor.
+    """
     for value in stage.values:
         for read in reads(value):
             for d, i in enumerate(read.indices):
