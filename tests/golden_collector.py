@@ -11,12 +11,13 @@ cases::
         %w: f32[2] = constant() {data=#w}
         ...
 
-The first word says what is done: ``pass`` runs graph passes on a module, ``schedule`` applies
-schedule steps to a kernel, ``parse`` and ``verify`` do only that (``parse: module``, ``verify:
-kernel``). The output is the text of the result, or ``// ErrorClass: message``. Further header
-lines: ``// constant NAME = TYPE(values)`` makes a constant that the text calls ``#NAME`` (constants
-that a pass makes are called ``#c0``, ``#c1``, and listed below the output); ``// values: skip``
-leaves out the comparison of what the reference interpreter computes before and after.
+The first word says what is done: ``pass`` runs graph passes on a module, ``lower`` makes the
+kernels of its groups, ``schedule`` applies schedule steps to a kernel (several lines are one
+schedule), ``parse`` and ``verify`` do only that (``parse: module``, ``verify: kernel``). The output
+is the text of the result, or ``// ErrorClass: message``. Further header lines: ``// constant NAME =
+TYPE(values)`` makes a constant that the text calls ``#NAME`` (constants that a pass makes are
+called ``#c0``, ``#c1``, and listed below the output); ``// values: skip`` leaves out the comparison
+of what the reference interpreter computes before and after.
 
 ``pytest --update-golden`` writes the outputs.
 """
@@ -87,7 +88,7 @@ class GoldenCase(pytest.Item):
             return
         if self.config.getoption("--update-golden"):
             cases = self.path.read_text(encoding="utf-8").split(CASES)
-            cases[self.number] = f"{given}{OUTPUT}\n{actual.strip()}"
+            cases[self.number] = f"{given.rstrip()}{OUTPUT}\n{actual.strip()}"
             self.path.write_text(CASES.join(c.strip() for c in cases) + "\n", encoding="utf-8")
             return
         raise GoldenMismatch(expected, actual)
@@ -204,6 +205,20 @@ def _run_schedule(body: str, steps: str, header: Header, constants: ConstantStor
     return str(result)
 
 
+def _run_lower(body: str, _: str, header: Header, constants: ConstantStore) -> str:
+    from tilewright.passes.lower.kernel import lower_group
+
+    module = parse_module(body, constants)
+    verify_module(module)
+    kernels: list[Kernel] = []
+    for node in module.graph.nodes:
+        if node.op.name == "group":
+            kernels.append(lower_group(node, module.constants).kernel)
+            verify_kernel(kernels[-1])
+            assert parse_kernel(str(kernels[-1])) is kernels[-1], "A kernel does not parse back."
+    return "\n".join(map(str, dict.fromkeys(kernels)))
+
+
 def _run_parse(body: str, what: str, header: Header, constants: ConstantStore) -> str:
     return str(PARSERS[what](body, constants))
 
@@ -225,6 +240,7 @@ VERIFIERS: dict[str, Callable[..., None]] = {
 }
 RUNNERS: dict[str, Callable[[str, str, Header, ConstantStore], str]] = {
     "pass": _run_pass,
+    "lower": _run_lower,
     "schedule": _run_schedule,
     "parse": _run_parse,
     "verify": _run_verify,
