@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tilewright.autotune.records import stored_schedules
 from tilewright.codegen.artifact import (
     KernelInfo,
     Manifest,
@@ -50,6 +51,7 @@ from tilewright.passes.manager import (
     run_passes,
 )
 from tilewright.pipeline import graph_passes
+from tilewright.version import VERSION
 
 Progress = Callable[[str, int, int], None]
 HOST_SYMBOL = "tw_host"
@@ -65,6 +67,8 @@ class CompileOptions:
     dump_ir: Path | None = None
     cache: bool = True
     cache_dir: Path | None = None
+    tuned: bool = True
+    records: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -160,14 +164,12 @@ def build_module(
 ) -> Build:
     """Compile a module whose nodes are constants, reshapes and groups."""
     with report.phase("lower"):
-        lowered = [
-            lower_group(n, module.constants) for n in module.graph.nodes if isinstance(n.op, Group)
-        ]
+        lowered = lower_groups(module)
     with report.phase("kernels"):
-        cache = CompileCache(options.cache_dir) if options.cache else None
-        kernels = compile_kernels(
-            {low.kernel.name: low.kernel for low in lowered}, target, cache, progress
-        )
+        cache = compile_cache(options)
+        forms = {low.kernel.name: low.kernel for low in lowered}
+        stored = stored_schedules(forms, target, VERSION, options.records) if options.tuned else {}
+        kernels = compile_kernels(forms, target, cache, progress, stored)
     with report.phase("host program"):
         host = build_host(module, [_launch(low, kernels[low.kernel.name]) for low in lowered])
         emitted = emit_host(host.program, target, HOST_SYMBOL)
@@ -180,6 +182,16 @@ def build_module(
     constants = [pack(module.constants[ref], layout) for ref, layout in host.constants]
     manifest = _manifest(module, target, options, emitted, image.symbols[HOST_SYMBOL])
     return Build(manifest, constants, image.code, report)
+
+
+def lower_groups(module: Module) -> list[Lowered]:
+    """The kernels of all groups of a module, in the order of their launches."""
+    return [lower_group(n, module.constants) for n in module.graph.nodes if isinstance(n.op, Group)]
+
+
+def compile_cache(options: CompileOptions) -> CompileCache | None:
+    """The compile cache that the options ask for."""
+    return CompileCache(options.cache_dir) if options.cache else None
 
 
 def _launch(low: Lowered, kernel: CompiledKernel) -> LaunchSpec:
