@@ -352,7 +352,7 @@ def floordiv(a: Operand, b: Operand) -> Expr:
             return add(quotient, remainder)
         if is_nonnegative(remainder) and known_lt(remainder, b):
             return quotient
-        inner = _inner_floordiv(remainder)
+        inner = _inner_floordiv(remainder, b)
         if inner is not None:
             # (x//m + t) // b == (x + m*t) // (m*b), for any integer t.
             numerator = add(inner.a, mul(sub(remainder, inner), inner.b))
@@ -360,14 +360,18 @@ def floordiv(a: Operand, b: Operand) -> Expr:
     return add(quotient, IndexOp("floordiv", remainder, b))
 
 
-def _inner_floordiv(e: Expr) -> IndexOp | None:
-    """A floor-division by a constant that is a term of ``e`` by itself."""
+def _inner_floordiv(e: Expr, outer: Expr) -> IndexOp | None:
+    """A floor-division by a constant that is a term of ``e`` by itself, small enough to join."""
     for monomial, coefficient in terms_of(e):
         if coefficient == 1 and len(monomial) == 1:
             atom = monomial[0]
             if isinstance(atom, IndexOp) and atom.op == "floordiv" and isinstance(atom.b, Const):
-                return atom
+                joined = int(atom.b.literal) * int(str(outer))
+                return atom if joined <= _LARGEST_DIVISOR else None
     return None
+
+
+_LARGEST_DIVISOR = 1 << 31
 
 
 def mod(a: Operand, b: Operand) -> Expr:
@@ -382,7 +386,7 @@ def mod(a: Operand, b: Operand) -> Expr:
         return remainder
     if isinstance(b, Const) and multiple_of(remainder) % int(b.literal) == 0:
         return ZERO
-    if isinstance(b, Const) and _inner_floordiv(remainder) is not None:
+    if isinstance(b, Const) and _inner_floordiv(remainder, b) is not None:
         # The quotient has another form than ``remainder // b``: said with it, sums of both cancel.
         return sub(remainder, mul(floordiv(remainder, b), b))
     return IndexOp("mod", remainder, b)
