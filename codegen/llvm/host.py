@@ -3,7 +3,7 @@
 
 The entry gets a table of services from the runtime (``runtime/include/tw_abi.h``): it asks for the
 arena and for the memory of outputs, reports failed requirements, and launches kernels. A launch
-with little work calls its kernel directly, at the cost of some stores and one call; larger ones go
+with little work calls its kernel directly, at the cost of some stores and two calls; larger ones go
 through the runtime, which spreads their tasks over threads.
 """
 
@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tilewright.codegen.llvm.addresses import Place
-from tilewright.codegen.llvm.builder import Builder, Module, Value, constant
-from tilewright.codegen.llvm.indices import integer_constant
+from tilewright.codegen.llvm.builder import Block, Builder, Module, Value, constant
 from tilewright.codegen.llvm.kernel import StatementEmitter
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.errors import CodegenError
@@ -67,6 +66,8 @@ class HostEmitter(StatementEmitter):
         self.calls: list[tuple[str, str]] = []
         self._arena: Value | None = None
         self._services: dict[str, Value] = {}
+        self._leave = self.builder.new_block("leave")
+        self._leaving: list[tuple[Value, Block]] = []
 
     def emit(self, symbol: str) -> EmittedHost:
         """The text of the whole module."""
@@ -80,6 +81,9 @@ class HostEmitter(StatementEmitter):
         self._numbers = self._scratch(max([*ranks, *counts, 1]))
         self.statement(self.host.body)
         b.ret(constant(0, "i32"))
+        if self._leaving:
+            b.enter(self._leave)
+            b.ret(b.phi(self._leaving))
         parameters = "ptr %call, ptr %services, ptr %inputs, ptr %constants"
         self.module.functions.append(
             f'define i32 @{symbol}({parameters}) nounwind "no-builtins" {{\n{b.body()}\n}}'
@@ -103,10 +107,8 @@ class HostEmitter(StatementEmitter):
         for number, source in enumerate(self.host.constants):
             data = self._load("ptr", Value("%constants", "ptr"), number * 8)
             places[source] = Place(data, 0, 64, read_only=True)
-        for name, offset in _SERVICES.items():
-            kind = "i64" if name == "direct" else "ptr"
-            self._services[name] = self._load(kind, Value("%services", "ptr"), offset)
-        self._direct = self.builder.compare("ne", self._services["direct"], constant(0, "i64"))
+        for name in ("arena", "output", "fail"):
+            self._services[name] = self._load("ptr", Value("%services", "ptr"), _SERVICES[name])
 
     def _load(self, kind: str, base: Value, offset: int) -> Value:
         address = self._address(base, offset)
@@ -159,12 +161,11 @@ class HostEmitter(StatementEmitter):
         return self.expressions.indices.index(e)
 
     def _leave_if(self, condition: Value, status: Value) -> None:
-        """Return ``status`` where ``condition`` holds."""
+        """Return ``status`` where ``condition`` holds: from one block for all such places."""
         b = self.builder
-        leave, onwards = b.new_block("leave"), b.new_block("next")
-        b.branch_if(condition, leave, onwards)
-        b.enter(leave)
-        b.ret(status)
+        onwards = b.new_block("next")
+        self._leaving.append((status, b.block))
+        b.branch_if(condition, self._leave, onwards)
         b.enter(onwards)
 
     def _require(self, condition: Expr, message: str, values: tuple[Expr, ...]) -> None:
@@ -222,47 +223,81 @@ class HostEmitter(StatementEmitter):
         self.calls.append((s.kernel, s.origin))
         values = [*(self._pointer(x) for x in s.buffers), *(self._index(e) for e in s.scalars)]
         tasks, workspace = self._index(s.tasks), self._index(s.workspace)
-        direct = self._is_direct(s, tasks)
+        small = self._is_small(s, tasks)
         self._fill(self._args, values)
-        b = self.builder
-        if direct is None:
-            status = self._through_runtime(s, tasks, workspace, number)
-        else:
-            call, launch, onwards = (b.new_block(n) for n in ("call", "launch", "next"))
-            b.branch_if(direct, call, launch)
-            b.enter(call)
-            called, after_call = self._directly(s, tasks, workspace), b.block
-            b.branch(onwards)
-            b.enter(launch)
-            launched, after_launch = self._through_runtime(s, tasks, workspace, number), b.block
-            b.branch(onwards)
-            b.enter(onwards)
-            status = b.phi([(called, after_call), (launched, after_launch)])
-        self._leave_if(b.compare("ne", status, constant(0, "i32")), status)
+        status = self.builder.call(
+            _define_run(self.module),
+            "i32",
+            0,
+            [
+                Value("%call", "ptr"),
+                Value("%services", "ptr"),
+                Value(f"@{s.kernel}", "ptr"),
+                self._args,
+                tasks,
+                workspace,
+                constant(number, "i64"),
+                small,
+            ],
+        )
+        self._leave_if(self.builder.compare("ne", status, constant(0, "i32")), status)
 
-    def _is_direct(self, s: Launch, tasks: Value) -> Value | None:
-        """The condition under which a kernel is called directly; None if it never is."""
+    def _is_small(self, s: Launch, tasks: Value) -> Value:
+        """The condition under which a kernel had better run on the calling thread."""
         if known_le(s.tasks, 1) or known_le(s.work, DIRECT_WORK):
-            return self._direct
+            return constant(True, "i1")
         if known_le(2, s.tasks) and known_le(DIRECT_WORK + 1, s.work):
-            return None
+            return constant(False, "i1")
         b = self.builder
         small = b.compare("sle", self._index(s.work), constant(DIRECT_WORK, "i64"))
-        one = b.compare("sle", tasks, constant(1, "i64"))
-        return b.op("and", self._direct, b.op("or", small, one))
+        return b.op("or", small, b.compare("sle", tasks, constant(1, "i64")))
 
-    def _directly(self, s: Launch, tasks: Value, workspace: Value) -> Value:
-        scratch = Value("null", "ptr")
-        if integer_constant(s.workspace) != 0:
-            scratch = self._call("workspace", "ptr", workspace)
-            missing = self.builder.compare("eq", scratch, Value("null", "ptr"))
-            self._leave_if(missing, constant(STATUS_MEMORY, "i32"))
-        return self.builder.call(
-            s.kernel, "i32", 0, [self._args, constant(0, "i64"), tasks, scratch]
-        )
 
-    def _through_runtime(self, s: Launch, tasks: Value, workspace: Value, number: int) -> Value:
-        kernel = Value(f"@{s.kernel}", "ptr")
-        return self._call(
-            "launch", "i32", kernel, self._args, tasks, workspace, constant(number, "i64")
-        )
+def _define_run(module: Module) -> str:
+    """The function that runs one kernel: called directly if its work is small and the runtime
+    allows that, else launched. One for all launches, which keeps programs of a thousand of them
+    small.
+    """
+    name = "tw.run"
+    if not module.define_once(name):
+        return name
+    b = Builder(module)
+    call, services, kernel, args = (
+        Value(f"%{n}", "ptr") for n in ("call", "services", "fn", "args")
+    )
+    tasks, workspace, number = (Value(f"%{n}", "i64") for n in ("tasks", "workspace", "number"))
+    zero = constant(0, "i64")
+
+    def service(what: str, kind: str = "ptr") -> Value:
+        address = b.emit(f"getelementptr i8, {services}, i64 {_SERVICES[what]}", "ptr")
+        return b.emit(f"load {kind}, {address}, align 8", kind)
+
+    def invoke(result: str, function: Value, *arguments: Value) -> Value:
+        given = ", ".join(map(str, arguments))
+        return b.emit(f"call {result} {function.text}({given})", result)
+
+    direct, allocate, run, lost, launch = (
+        b.new_block(n) for n in ("direct", "allocate", "run", "lost", "launch")
+    )
+    allowed = b.compare("ne", service("direct", "i64"), zero)
+    b.branch_if(b.op("and", allowed, Value("%small", "i1")), direct, launch)
+    b.enter(direct)
+    b.branch_if(b.compare("ne", workspace, zero), allocate, run)
+    b.enter(allocate)
+    memory = invoke("ptr", service("workspace"), call, workspace)
+    b.branch_if(b.compare("eq", memory, Value("null", "ptr")), lost, run)
+    b.enter(lost)
+    b.ret(constant(STATUS_MEMORY, "i32"))
+    b.enter(run)
+    scratch = b.phi([(Value("null", "ptr"), direct), (memory, allocate)])
+    b.ret(invoke("i32", kernel, args, zero, tasks, scratch))
+    b.enter(launch)
+    b.ret(invoke("i32", service("launch"), call, kernel, args, tasks, workspace, number))
+    parameters = ", ".join(
+        map(str, (call, services, kernel, args, tasks, workspace, number, Value("%small", "i1")))
+    )
+    attributes = 'noinline nounwind "no-builtins"'
+    module.functions.append(
+        f"define internal i32 @{name}({parameters}) {attributes} {{\n{b.body()}\n}}"
+    )
+    return name
