@@ -45,6 +45,14 @@ CacheDirOption = Annotated[
         help="Where compiled kernels are kept; else TILEWRIGHT_CACHE_DIR, else the user's cache.",
     ),
 ]
+RecordsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--records",
+        metavar="FILE",
+        help="Where tuned schedules are kept; else in TILEWRIGHT_CACHE_DIR, else the user's data.",
+    ),
+]
 ThreadsOption = Annotated[
     int | None,
     typer.Option(

@@ -2,6 +2,7 @@
 """``tilewright compile``: a model file in, an artifact out."""
 
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from tilewright.cli.arguments import (
     Numerics,
     NumericsOption,
     QuietOption,
+    RecordsOption,
     ShapeOption,
     check_writable,
     parse_shapes,
@@ -70,6 +72,10 @@ def compile_model(
         bool, typer.Option("--time-passes", help="Show what each phase and pass took.")
     ] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Check the IR after each pass.")] = False,
+    no_tuned: Annotated[
+        bool, typer.Option("--no-tuned", help="Use no schedules that 'tune' has found.")
+    ] = False,
+    records: RecordsOption = None,
     no_cache: NoCacheOption = False,
     cache_dir: CacheDirOption = None,
     quiet: QuietOption = False,
@@ -83,13 +89,31 @@ def compile_model(
     path = output or Path(model.with_suffix(".tw").name)
     shapes = parse_shapes(shape)
     check_writable(path)
+    start = time.perf_counter()
+    plain = not (no_cache or dump_ir or time_passes or verify or json)
+    facts = {
+        "numerics": numerics.value,
+        "disable": ",".join(sorted(disable or ())),
+        "tuned": str(not no_tuned),
+    }
+    kept = _Kept(model, target, shapes, facts, cache_dir, records) if plain else None
+    if kept is not None and kept.fetch(path):
+        if not quiet:
+            _say_summary(path, time.perf_counter() - start)
+        return
     from tilewright.api import CompileOptions, choose_target
     from tilewright.driver import build
 
     options = CompileOptions(
-        numerics.value, frozenset(disable or ()), verify, dump_ir, not no_cache, cache_dir
+        numerics=numerics.value,
+        disabled=frozenset(disable or ()),
+        verify=verify,
+        dump_ir=dump_ir,
+        cache=not no_cache,
+        cache_dir=cache_dir,
+        tuned=not no_tuned,
+        records=records,
     )
-    start = time.perf_counter()
     chosen = choose_target(target)
     with progress_display(quiet) as progress:
         built = build(str(model), chosen, shapes, options, progress)
@@ -97,24 +121,66 @@ def compile_model(
             built.save(path)
         except OSError as error:
             fail(f"File '{path}' cannot be written: {error.strerror}.")
+    if kept is not None:
+        kept.keep(path)
     seconds = time.perf_counter() - start
     if json:
         say_json(_as_json(built, path, seconds))
         return
     if not quiet:
-        _say_summary(built, path, seconds)
+        _say_summary(path, seconds)
     if time_passes:
         _say_times(built.report)
 
 
-def _say_summary(built: "Build", path: Path, seconds: float) -> None:
-    forms = len(built.report.kernels)
-    launches = sum(kernel.launches for kernel in built.report.kernels)
+class _Kept:
+    """The place of this compilation in the cache of whole artifacts; nothing heavy is imported."""
+
+    def __init__(
+        self,
+        model: Path,
+        target: str,
+        shapes: Mapping[str, Sequence[int | str]] | None,
+        facts: Mapping[str, str],
+        cache_dir: Path | None,
+        records: Path | None,
+    ) -> None:
+        from tilewright.autotune.records import default_path
+        from tilewright.ir.target import parse_target
+        from tilewright.model_cache import ModelCache
+
+        self._cache = ModelCache(cache_dir)
+        self._key = self._cache.key(
+            model, parse_target(target), shapes, facts, records or default_path()
+        )
+
+    def fetch(self, output: Path) -> bool:
+        """Write the artifact if it is there; the command ends if it cannot be written."""
+        if self._key is None:
+            return False
+        try:
+            return self._cache.fetch(self._key, output)
+        except OSError as error:
+            fail(f"File '{output}' cannot be written: {error.strerror}.")
+
+    def keep(self, artifact: Path) -> None:
+        """Keep the artifact for the next time."""
+        if self._key is not None:
+            self._cache.keep(self._key, artifact)
+
+
+def _say_summary(path: Path, seconds: float) -> None:
+    from tilewright.runtime.artifact import read_manifest
+
+    manifest = read_manifest(path)
+    names = [kernel["name"] for kernel in manifest["kernels"]]
     size = size_text(path.stat().st_size)
-    say(f"Wrote '{path}': {size}, {launches} kernels of {forms} forms, in {seconds:.2f} s.")
-    for word, ports in (("input", built.manifest.inputs), ("output", built.manifest.outputs)):
-        for port in ports:
-            say(f"  {word:6}  {port.name}: {port_text(port.dtype, port.shape)}")
+    say(
+        f"Wrote '{path}': {size}, {len(names)} kernels of {len(set(names))} forms, in {seconds:.2f} s."
+    )
+    for word in ("input", "output"):
+        for port in manifest[f"{word}s"]:
+            say(f"  {word:6}  {port['name']}: {port_text(port['dtype'], port['shape'])}")
 
 
 def _say_times(report: "Report") -> None:

@@ -12,7 +12,7 @@ import typer
 from typer.completion import show_callback
 
 from tilewright.cli import compile as compile_command
-from tilewright.cli import demo, inspect, opt
+from tilewright.cli import demo, inspect, opt, records, tune
 from tilewright.cli import run as run_command
 from tilewright.cli.terminal import Terminated, command, settings, start_logging
 from tilewright.version import VERSION, llvm_version, package_version
@@ -22,6 +22,7 @@ Examples:
   tilewright demo
   tilewright compile model.onnx -o model.tw
   tilewright run model.tw --input x=x.npy --output results/
+  tilewright tune model.onnx --trials 200
   tilewright inspect model.tw
 """
 
@@ -105,6 +106,8 @@ app.command("compile", epilog=compile_command.EXAMPLES)(compile_command.compile_
 app.command("run", epilog=run_command.EXAMPLES)(run_command.run_model)
 app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect_model)
 app.command("opt", epilog=opt.EXAMPLES)(opt.run_passes_on_text)
+app.command("tune", epilog=tune.EXAMPLES)(tune.tune_model)
+app.command("records", epilog=records.EXAMPLES)(records.show_records)
 app.command("demo", epilog=demo.EXAMPLES)(demo.show_demo)
 
 
