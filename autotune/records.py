@@ -8,6 +8,8 @@ Records of another version of the compiler are kept, but not found: they were me
 default schedules that may be better by now.
 """
 
+from __future__ import annotations
+
 import hashlib
 import logging
 import math
@@ -18,12 +20,14 @@ from dataclasses import astuple, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.autotune.database import Database
 from tilewright.ir.errors import CacheError
-from tilewright.ir.loop import Kernel
-from tilewright.ir.target import Target
+
+if TYPE_CHECKING:
+    from tilewright.ir.loop import Kernel
+    from tilewright.ir.target import Target
 
 FILE_NAME = "schedules.sqlite"
 MOST_TEXT = 1 << 20
@@ -109,7 +113,7 @@ class ScheduleRecords:
     def path(self) -> Path:
         return self._database.path
 
-    def __enter__(self) -> "ScheduleRecords":
+    def __enter__(self) -> ScheduleRecords:
         return self
 
     def __exit__(

@@ -10,10 +10,11 @@ from typing import IO, Any
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[IO[Any]]:
+def replacing(path: str | os.PathLike[str], durable: bool = True) -> Iterator[IO[Any]]:
     """A binary stream whose content takes the place of ``path`` when the block ends without error.
 
-    It is a temporary file beside ``path``. OSError if it cannot be written; then nothing is left.
+    ``durable`` waits until the disk has it, for what cannot be made again. It is a temporary file
+    beside ``path``. OSError if it cannot be written; then nothing is left.
     """
     target = Path(path)
     temporary = target.with_name(f".{target.name[:100]}.{os.getpid()}.{secrets.token_hex(4)}")
@@ -21,7 +22,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[Any]]:
         with open(temporary, "xb") as stream:
             yield stream
             stream.flush()
-            os.fsync(stream.fileno())
+            if durable:
+                os.fsync(stream.fileno())
         os.replace(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -175,9 +175,8 @@ def _say_summary(path: Path, seconds: float) -> None:
     manifest = read_manifest(path)
     names = [kernel["name"] for kernel in manifest["kernels"]]
     size = size_text(path.stat().st_size)
-    say(
-        f"Wrote '{path}': {size}, {len(names)} kernels of {len(set(names))} forms, in {seconds:.2f} s."
-    )
+    kernels = f"{len(names)} kernels of {len(set(names))} forms"
+    say(f"Wrote '{path}': {size}, {kernels}, in {seconds:.2f} s.")
     for word in ("input", "output"):
         for port in manifest[f"{word}s"]:
             say(f"  {word:6}  {port['name']}: {port_text(port['dtype'], port['shape'])}")

@@ -57,11 +57,11 @@ def tune_model(
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Find faster schedules for a model's kernels, by measuring them on this machine.
+    """Find faster schedules for a model.
 
-    What is found is kept at once, and 'compile' uses it from then on: tune with the same options as
-    you compile. Ctrl-C ends the work early. Each schedule is proven before it runs, and must
-    compute what the default one does.
+    Schedules of its kernels are measured on this machine. What is found is kept at once, and
+    'compile' uses it from then on: tune with the same options as you compile. Ctrl-C ends the work
+    early. Each schedule is proven before it runs, and must compute what the default one does.
     """
     shapes = parse_shapes(shape)
     from tilewright.api import CompileOptions, choose_target
