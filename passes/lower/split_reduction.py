@@ -61,7 +61,7 @@ def split_reduction(stage: Stage, axis: Var, lanes: int) -> tuple[Stage, Stage]:
         out.dtype,
         (*out.shape, index(lanes)),
         layout or row_major(out.rank + 1),
-        out.scope,
+        "workspace",
     )
     name = f"{stage.name}_p{lanes}"
     acc = Scalar(f"{stage.accumulators[0].name}_p{lanes}", out.dtype)
