@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measuring: wrong, crashing and hanging candidates cost their own trial; times are sensible."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.autotune.conftest import candidate_of
+from tilewright.autotune.measure import (
+    Measurer,
+    check_runnable,
+    on_cores,
+    typical_size,
+)
+from tilewright.autotune.measure_worker import Disagreement, check_same
+from tilewright.codegen.kernels import CompiledKernel, finish_compiling, start_compiling
+from tilewright.codegen.llvm.host import DIRECT_WORK
+from tilewright.ir.dtypes import BF16, F32, I32, DType
+from tilewright.ir.errors import CodegenError, TargetError
+from tilewright.ir.expr import UNBOUNDED, Symbol, index
+from tilewright.ir.loop import Kernel
+from tilewright.ir.simplify import evaluate
+from tilewright.ir.target import Target, parse_target
+
+NOTHING = "  ret i32 0"
+FAILS = "  ret i32 7"
+TRAPS = "  call void @llvm.trap()\n  unreachable"
+HANGS = 'entry:\n  br label %again\nagain:\n  call void asm sideeffect "", ""()\n  br label %again'
+
+
+@pytest.fixture(scope="module")
+def measurer(native: Target) -> Iterator[Measurer]:
+    with Measurer(native) as found:
+        yield found
+
+
+def test_the_default_against_itself(
+    measurer: Measurer, product: Kernel, default: CompiledKernel
+) -> None:
+    found = measurer.compare(product, default, default)
+    operations = 24 * 16 * 32 * 2
+    assert operations / 200 < found.nanoseconds < operations * 20
+    assert 0.3 < found.gain < 3
+
+
+def test_a_schedule_that_is_slower(
+    measurer: Measurer, product: Kernel, default: CompiledKernel, native: Target
+) -> None:
+    plain = finish_compiling(product, start_compiling(product, native, ""))
+    assert plain.schedule == ""
+    assert measurer.compare(product, default, plain).gain < 0.7
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (NOTHING, r"Output 'y0' is .* where the default schedule gives .* values differ"),
+        (FAILS, "ends with status 7"),
+        (TRAPS, r"Measuring 'k\w+' failed: the worker ended with status -\d+"),
+    ],
+)
+def test_a_wrong_candidate(
+    measurer: Measurer,
+    product: Kernel,
+    default: CompiledKernel,
+    native: Target,
+    body: str,
+    message: str,
+) -> None:
+    candidate = candidate_of(default, body, native)
+    with pytest.raises(CodegenError, match=message):
+        measurer.compare(product, default, candidate)
+    assert measurer.compare(product, default, default).nanoseconds > 0
+
+
+def test_a_missing_task(measurer: Measurer, product: Kernel, default: CompiledKernel) -> None:
+    tasks = evaluate(default.tasks, {})
+    assert tasks > 1
+    fewer = replace(default, tasks=index(tasks - 1))
+    with pytest.raises(CodegenError, match="values differ"):
+        measurer.compare(product, default, fewer)
+
+
+def test_a_candidate_that_hangs(product: Kernel, default: CompiledKernel, native: Target) -> None:
+    candidate = candidate_of(default, HANGS, native)
+    message = r"the worker took longer than 1\.5 s"
+    with Measurer(native, timeout=1.5) as measurer, pytest.raises(CodegenError, match=message):
+        measurer.compare(product, default, candidate)
+
+
+def test_a_schedule_that_does_not_hold_is_not_built(product: Kernel, native: Target) -> None:
+    axis = product.stages[0].reduce_axes[0].name
+    for schedule in ("nonsense", f"parallel({axis})", "split(no_such_loop, 4)"):
+        with pytest.raises(CodegenError, match=product.name):
+            finish_compiling(product, start_compiling(product, native, schedule))
+
+
+@pytest.mark.parametrize(
+    ("tasks", "work", "cores", "expected"),
+    [
+        (1, 10 * DIRECT_WORK, 4, 1000.0),
+        (8, DIRECT_WORK, 4, 1000.0),
+        (8, 10 * DIRECT_WORK, 4, 250.0),
+        (9, 10 * DIRECT_WORK, 4, 1000.0 * 3 / 9),
+        (3, 10 * DIRECT_WORK, 4, 1000.0 / 3),
+        (8, 10 * DIRECT_WORK, 1, 1000.0),
+    ],
+)
+def test_time_on_cores(tasks: int, work: int, cores: int, expected: float) -> None:
+    assert on_cores(1000.0, tasks, work, cores) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "size"),
+    [
+        (Symbol("n"), 1),
+        (Symbol("n", 0, UNBOUNDED, 1, 17), 17),
+        (Symbol("n", 3), 3),
+        (Symbol("n", 0, UNBOUNDED, 8), 8),
+        (Symbol("n", 0, 5, 1, 9), 5),
+    ],
+)
+def test_sizes(symbol: Symbol, size: int) -> None:
+    assert typical_size(symbol) == size
+
+
+def test_a_target_that_does_not_run_here(native: Target) -> None:
+    check_runnable(native)
+    other = "aarch64" if native.arch == "x86-64" else "x86-64-v3"
+    with pytest.raises(TargetError, match="cannot be measured on this machine"):
+        check_runnable(parse_target(other))
+    with pytest.raises(TargetError, match="without imaginary"):
+        check_runnable(replace(native, features=(*native.features, "imaginary")))
+
+
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, 1.0])
+
+
+def test_equal_arrays_are_the_same() -> None:
+    for dtype in (F32, BF16):
+        check_same("y", dtype, SPECIAL.astype(dtype.numpy), SPECIAL.astype(dtype.numpy))
+    rounded = np.array([1.0, -2e-6, 100.0], np.float32)
+    check_same("y", F32, rounded, np.array([1.0002, 0.0, 100.05], np.float32))
+    check_same("y", I32, np.arange(4), np.arange(4))
+    check_same("y", F32, np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32))
+
+
+def wrong_pairs() -> Iterator[tuple[DType, np.ndarray, np.ndarray]]:
+    base = SPECIAL.astype(np.float32)
+    for at, value in itertools.product(range(5), (2.0, np.nan, np.inf, -np.inf)):
+        changed = base.copy()
+        changed[at] = value
+        if not np.array_equal(changed, base, equal_nan=True):
+            yield F32, changed, base
+    yield F32, np.float32([1.01, 5]), np.float32([1, 5])
+    yield I32, np.array([1, 2]), np.array([1, 3])
+
+
+@pytest.mark.parametrize(("dtype", "got", "expected"), list(wrong_pairs()))
+def test_different_arrays(dtype: DType, got: np.ndarray, expected: np.ndarray) -> None:
+    with pytest.raises(Disagreement, match="1 of"):
+        check_same("y", dtype, got, expected)
