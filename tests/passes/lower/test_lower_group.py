@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lowering: which stages, axes, symbols and names a group's kernel has."""
+
+import numpy as np
+
+from tilewright.ir.dtypes import F32
+from tilewright.ir.expr import Symbol
+from tilewright.ir.graph import Builder, ConstantStore, Graph, Node, Value
+from tilewright.ir.ops import Add, Cumsum, Exp, Matmul, Mul, Neg, ScatterElements, Transpose
+from tilewright.ir.ops.group import Group
+from tilewright.ir.types import TensorType, tensor
+from tilewright.passes.lower.kernel import lower_group
+from tilewright.passes.lower.work import work_estimate
+
+B, S = Symbol("batch", 1, 64, 1, 2), Symbol("seq", 1, 512, 1, 128)
+
+
+class Region:
+    """A group under construction: call it with ops, then ask for the node."""
+
+    def __init__(self, *types: TensorType) -> None:
+        self.store = ConstantStore()
+        self.graph = Graph("elementwise")
+        self.graph.inputs = [Value(t, f"x{i}") for i, t in enumerate(types)]
+        self.build = Builder(self.graph, self.store, "Node_1")
+
+    def node(self, *outputs: Value) -> Node:
+        self.graph.set_outputs(outputs)
+        operands = [Value(v.type) for v in self.graph.inputs]
+        outer = Builder(Graph("main"), self.store, "Node_1")
+        types = [v.type for v in outputs]
+        return outer.add_typed(Group("elementwise"), operands, types, (self.graph,))
+
+
+def test_maps_merge_and_axes_join() -> None:
+    region = Region(tensor(F32, (B, S, 8)), tensor(F32, (B, S, 8)))
+    x, y = region.graph.inputs
+    low = lower_group(region.node(region.build(Exp(), region.build(Add(), x, y))), region.store)
+    (stage,) = low.kernel.stages
+    assert str(stage.values[0]).startswith("exp((x0[")
+    assert [str(v.extent) for v in stage.axes] == ["8*n0"]
+    assert [str(e) for e in low.scalars] == ["batch*seq"]
+    assert low.kernel.symbols[0].hi == 64 * 512 and low.origin == "Node_1"
+
+
+def test_a_bias_keeps_its_axis_apart() -> None:
+    region = Region(tensor(F32, (B, S, 8)), tensor(F32, (8,)))
+    low = lower_group(region.node(region.build(Add(), *region.graph.inputs)), region.store)
+    (stage,) = low.kernel.stages
+    assert [str(v.extent) for v in stage.axes] == ["n0", "8"]
+
+
+def test_an_expensive_map_with_two_readers_stays() -> None:
+    region = Region(tensor(F32, (4, 8)))
+    (x,) = region.graph.inputs
+    e = region.build(Exp(), x)
+    moved = region.build(Transpose((1, 0)), e)
+    node = region.node(region.build(Mul(), region.build(Neg(), moved), moved))
+    low = lower_group(node, region.store)
+    assert [s.kind for s in low.kernel.stages].count("map") == len(low.kernel.stages)
+    assert sum("exp" in str(s.values[0]) for s in low.kernel.stages) == 1
+
+
+def test_literals_are_baked_and_other_constants_are_arguments() -> None:
+    region = Region(tensor(F32, (6,)))
+    (x,) = region.graph.inputs
+    two = region.build.constant(np.full(6, 2.0, np.float32))
+    ramp = region.build.constant(np.arange(6, dtype=np.float32))
+    y = region.build(Add(), region.build(Mul(), x, two), ramp)
+    low = lower_group(region.node(y), region.store)
+    assert len(low.kernel.inputs) == 2 and low.arguments[1] is ramp
+    assert "f32(2.0)" in str(low.kernel.stages[0])
+
+
+def test_equal_forms_are_one_kernel() -> None:
+    def kernel(rows: object) -> object:
+        builder = Builder(Graph("g"), ConstantStore())
+        values = Value(tensor(F32, (rows, 8))), Value(tensor(F32, (8, 4)))  # type: ignore[list-item]
+        return lower_group(builder.add(Matmul(), *values), builder.constants).kernel
+
+    twin = Symbol("other", S.lo, S.hi, S.multiple, S.hint)
+    assert kernel(S) is kernel(twin)
+    assert kernel(S) is not kernel(16)
+    assert kernel(16).name != kernel(17).name  # type: ignore[attr-defined]
+
+
+def test_scans_and_scatters_have_plain_nests() -> None:
+    builder = Builder(Graph("g"), ConstantStore())
+    scan = builder.add(Cumsum(1, False, False), Value(tensor(F32, (3, 5))))
+    text = str(lower_group(scan, builder.constants).kernel)
+    assert "stage scan" in text and "@register" in text
+    from tilewright.ir.dtypes import I64
+
+    values = [Value(tensor(F32, (4, 3))), Value(tensor(I64, (2, 3))), Value(tensor(F32, (2, 3)))]
+    scatter = builder.add(ScatterElements(0, "add"), *values)
+    kernel = lower_group(scatter, builder.constants).kernel
+    assert "stage scatter" in str(kernel) and "scatter_elements.update" in str(kernel)
+
+
+def test_work_grows_with_the_points() -> None:
+    builder = Builder(Graph("g"), ConstantStore())
+    values = Value(tensor(F32, (S, 64))), Value(tensor(F32, (64, 64)))
+    kernel = lower_group(builder.add(Matmul(), *values), builder.constants).kernel
+    work = work_estimate(kernel)
+    from tilewright.ir.simplify import evaluate
+
+    small, large = (evaluate(work, {"n0": n}) for n in (10, 100))
+    assert 9 * small <= large <= 11 * small
