@@ -36,32 +36,51 @@ def workspace_bytes(kernel: Kernel) -> Expr:
 
 def plan_workspace(kernel: Kernel) -> WorkspacePlan:
     """Offsets of all workspace buffers; CodegenError if a size is not bounded by the kernel's
-    symbols.
+    symbols, or if of two buffers each is allocated inside the other.
     """
+    around, lanes = _nesting(kernel.body)
+    sizes = {b: _aligned(mul(_bytes(kernel, b), lanes[b])) for b in around}
     offsets: dict[Buffer, Expr] = {}
-    around: dict[Buffer, tuple[Buffer, ...]] = {}
     total: Expr = index(0)
-    stack: list[tuple[Stmt, Expr, int, tuple[Buffer, ...]]] = [(kernel.body, index(0), 1, ())]
-    while stack:
-        s, start, lanes, outer = stack.pop()
-        if isinstance(s, For) and s.kind == "vectorized" and isinstance(s.var.extent, Const):
-            lanes *= int(str(s.var.extent))
-        if isinstance(s, Alloc) and s.buffer.scope == "workspace":
-            # The same buffer may be allocated in several places: it then takes the furthest.
-            offsets[s.buffer] = maximum(offsets.get(s.buffer, start), start)
-            around[s.buffer] = (*around.get(s.buffer, ()), *outer)
-            start = add(offsets[s.buffer], _aligned(mul(_bytes(kernel, s.buffer), lanes)))
-            total = maximum(total, start)
-            outer = (*outer, s.buffer)
-        stack.extend((c, start, lanes, outer) for c in reversed(children(s)))
-    names = list(offsets)
+    # A buffer allocated in several places is behind all the buffers around any of them.
+    while len(offsets) < len(around):
+        ready = [b for b in around if b not in offsets and around[b] <= offsets.keys()]
+        if not ready:
+            names = sorted(b.name for b in around if b not in offsets)
+            raise CodegenError(
+                f"Workspace buffers '{names[0]}' and '{names[1]}' of kernel '{kernel.name}' are "
+                "allocated inside each other. Give the second allocation a buffer of its own."
+            )
+        for b in ready:
+            start: Expr = index(0)
+            for outer in around[b]:
+                start = maximum(start, add(offsets[outer], sizes[outer]))
+            offsets[b] = start
+            total = maximum(total, add(start, sizes[b]))
     overlapping = {
         frozenset((a.name, b.name))
-        for a in names
-        for b in names
+        for a in around
+        for b in around
         if a is not b and a not in around[b] and b not in around[a]
     }
     return WorkspacePlan(offsets, total, overlapping)
+
+
+def _nesting(body: Stmt) -> tuple[dict[Buffer, set[Buffer]], dict[Buffer, int]]:
+    """For each workspace buffer those allocated around it, and the lanes that each have a copy."""
+    around: dict[Buffer, set[Buffer]] = {}
+    copies: dict[Buffer, int] = {}
+    stack: list[tuple[Stmt, int, tuple[Buffer, ...]]] = [(body, 1, ())]
+    while stack:
+        s, lanes, outer = stack.pop()
+        if isinstance(s, For) and s.kind == "vectorized" and isinstance(s.var.extent, Const):
+            lanes *= int(str(s.var.extent))
+        if isinstance(s, Alloc) and s.buffer.scope == "workspace":
+            around.setdefault(s.buffer, set()).update(outer)
+            copies[s.buffer] = max(copies.get(s.buffer, 1), lanes)
+            outer = (*outer, s.buffer)
+        stack.extend((c, lanes, outer) for c in reversed(children(s)))
+    return around, copies
 
 
 def _bytes(kernel: Kernel, buffer: Buffer) -> Expr:

@@ -43,7 +43,6 @@ from tilewright.ir.loop import (
 from tilewright.ir.simplify import ceildiv, compare, floordiv, logical_and, mod
 from tilewright.ir.target import parse_target
 from tilewright.ir.types import tensor
-from tilewright.passes.loop.workspace import plan_workspace, workspace_bytes
 
 NATIVE = parse_target("native")
 RNG = np.random.default_rng(3)
@@ -236,21 +235,6 @@ def test_register_buffers_of_vector_lanes_are_private(run: Any) -> None:
         k = kernel(f"sort_{scope}", [x], [y], For(v, "vectorized", Alloc(t, body)))
         run(k, [data, result])
         assert np.array_equal(result, np.sort(data, 1))
-
-
-def test_workspace_is_shared_by_neighbours_and_counts_lanes() -> None:
-    n = Symbol("n", 1)
-    a, b, c = (f32(x, n, 3, scope="workspace") for x in "abc")
-    d = f32("d", 5, scope="workspace")
-    out = f32("out", 1)
-    store = Store(out, (index(0),), const(0.0, F32))
-    inner = seq([Alloc(b, store), Alloc(c, For(var("v", 8), "vectorized", Alloc(d, store)))])
-    k = kernel("nested", [], [out], Alloc(a, inner), [n])
-    plan = plan_workspace(k)
-    row = 64 * ceildiv(n * 12, 64)
-    assert plan.offsets[b] is plan.offsets[c] is row
-    assert workspace_bytes(k) is row * 2 + 192
-    assert plan.overlapping == {frozenset("bc"), frozenset("bd")}
 
 
 def test_symbolic_workspace(run: Any) -> None:
