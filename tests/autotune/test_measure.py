@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.autotune.conftest import candidate_of
+from tilewright.autotune.loading import random_array
 from tilewright.autotune.measure import (
     Measurer,
     check_runnable,
@@ -18,7 +19,7 @@ from tilewright.autotune.measure import (
 from tilewright.autotune.measure_worker import Disagreement, check_same
 from tilewright.codegen.kernels import CompiledKernel, finish_compiling, start_compiling
 from tilewright.codegen.llvm.host import DIRECT_WORK
-from tilewright.ir.dtypes import BF16, F32, I32, DType
+from tilewright.ir.dtypes import BF16, BOOL, F32, I8, I32, DType
 from tilewright.ir.errors import CodegenError, TargetError
 from tilewright.ir.expr import UNBOUNDED, Symbol, index
 from tilewright.ir.loop import Kernel
@@ -163,3 +164,11 @@ def wrong_pairs() -> Iterator[tuple[DType, np.ndarray, np.ndarray]]:
 def test_different_arrays(dtype: DType, got: np.ndarray, expected: np.ndarray) -> None:
     with pytest.raises(Disagreement, match="1 of"):
         check_same("y", dtype, got, expected)
+
+
+def test_random_inputs_differ_between_buffers() -> None:
+    generator = np.random.default_rng(0)
+    first, second = (random_array(F32, (100,), generator) for _ in range(2))
+    assert first.dtype == np.float32 and not np.array_equal(first, second)
+    assert set(random_array(BOOL, (100,), generator).tolist()) == {False, True}
+    assert set(random_array(I8, (1000,), generator).tolist()) == set(range(10))

@@ -59,11 +59,11 @@ def _import(kept: "ScheduleRecords", source: Path) -> None:
 
     with open(source, encoding="utf-8", errors="replace") as lines:
         found, refused = import_lines(lines)
+    if refused and not found:
+        fail(f"File '{source}' holds no records.")
     if refused:
         note(f"{refused} lines of '{source}' hold no record, or are damaged; they are left out.")
     say(f"{kept.keep(*found)} of {len(found)} records are better than what '{kept.path}' had.")
-    if refused and not found:
-        fail(f"File '{source}' holds no records.")
 
 
 def _export(kept: "ScheduleRecords", target: Path) -> None:

@@ -14,7 +14,7 @@ from tilewright.cli import terminal
 from tilewright.cli.demo import pictures
 from tilewright.version import llvm_version, package_version
 
-COMMANDS = ("compile", "run", "inspect", "opt", "demo")
+COMMANDS = ("compile", "run", "inspect", "opt", "tune", "records", "demo")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
