@@ -3,13 +3,15 @@
 numbers come from.
 """
 
-from collections.abc import Callable
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from elementwise_kernel import elementwise
 
+from benchmarks.math_accuracy import BEGIN, END, REFERENCES, SPECIAL, sweep, ulps
 from tilewright.codegen.math import derive
 from tilewright.codegen.math.coefficients import COEFFICIENTS
 from tilewright.codegen.math.minimax import remez
@@ -18,33 +20,8 @@ from tilewright.ir.dtypes import BF16, F16, F32, F64, DType
 from tilewright.ir.expr import MATH_FUNCTIONS, Call
 from tilewright.ir.target import Target, parse_target
 
-Reference = Callable[[np.ndarray], np.ndarray]
 TARGETS = [parse_target("native"), parse_target("x86-64")]
 BOUND = {F32: 2.0, F64: 4.0}
-
-
-def _erf(x: np.ndarray) -> np.ndarray:
-    a = abs(x)
-    near = derive.erf(np.where(a < 2, x, 0))
-    return np.where(a < 2, near, np.sign(x) * (1 - derive.erfc(np.maximum(a, 2))))
-
-
-def _sigmoid(x: np.ndarray) -> np.ndarray:
-    small = np.exp(-abs(x))
-    return np.where(x < 0, small, 1) / (1 + small)
-
-
-REFERENCES: dict[str, Reference] = {
-    "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2,
-    "log1p": np.log1p, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "sin": np.sin,
-    "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
-    "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
-    "atanh": np.arctanh, "erf": _erf, "sigmoid": _sigmoid,
-}  # fmt: skip
-SPECIAL = [
-    0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -0.5, 2.0, 1e-45, -1e-45, 1.1754944e-38,
-    3.4e38, -3.4e38, 88.72283, 88.72284, -87.3, -103.97, 709.78, 710.0, -745.1, -746.0, 1e300,
-]  # fmt: skip
 ODD = ("expm1", "log1p", "sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "erf")
 
 
@@ -62,30 +39,6 @@ def evaluate(
     return y
 
 
-def sweep(dtype: DType) -> np.ndarray:
-    """Representations at random, intervals where functions are interesting, and special values."""
-    rng = np.random.default_rng(11)
-    bits = rng.integers(0, 2**dtype.bits - 1, 40000, dtype=f"u{dtype.bytes}").view(dtype.numpy)
-    scales = (1e-4, 0.1, 1, 2, 4, 10, 20, 90, 105, 160, 745, 1000, 1e5, 1e7)
-    uniform = [rng.uniform(-s, s, 3000) for s in scales]
-    with np.errstate(over="ignore"):
-        return np.concatenate([bits, np.concatenate(uniform), SPECIAL]).astype(dtype.numpy)
-
-
-def ulps(actual: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    """Errors in units of the last place of the correctly rounded result; wrong special values are
-    infinite.
-    """
-    rounded = exact.astype(actual.dtype)
-    finite = np.isfinite(rounded)
-    unit = np.spacing(abs(np.where(finite, rounded, 1))).astype(np.longdouble)
-    distance = abs(np.where(np.isfinite(actual), actual, np.inf).astype(np.longdouble) - exact)
-    same = (np.isnan(actual) & np.isnan(rounded)) | (actual == rounded)
-    error = np.where(finite, np.where(finite, distance, 0) / unit, np.where(same, 0, np.inf))
-    zero_sign = (rounded == 0) & (actual == 0) & (np.signbit(rounded) != np.signbit(actual))
-    return np.where(zero_sign, np.inf, error).astype(np.float64)
-
-
 def test_every_function_has_a_reference() -> None:
     assert set(MATH_FUNCTIONS) == set(REFERENCES) | {"pow", "fma"}
 
@@ -94,7 +47,7 @@ def test_every_function_has_a_reference() -> None:
 @pytest.mark.parametrize("function", REFERENCES)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_error_over_the_whole_range(run: Any, function: str, dtype: DType) -> None:
-    x = sweep(dtype)
+    x = sweep(dtype, 40000)
     if function == "erf":
         # Its reference is a long series.
         x = np.concatenate([x[::5], x[-len(SPECIAL) :]])
@@ -190,3 +143,14 @@ def test_coefficients_are_what_the_derivation_gives(name: str) -> None:
                     float(np.float32(float(c))) for c in powers
                 )
                 assert error < 1e-8
+
+
+def test_the_page_lists_every_function_within_its_bound() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "math.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\w+) \| (.*) \|$", page.split(BEGIN)[1].split(END)[0], re.MULTILINE)
+    measured = {
+        name: [float(x) for x in cells.split(" | ")] for name, cells in rows if name in REFERENCES
+    }
+    assert measured.keys() == REFERENCES.keys()
+    for errors in measured.values():
+        assert max(errors[:2]) <= BOUND[F32] and max(errors[2:4]) <= BOUND[F64]
