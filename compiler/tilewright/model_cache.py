@@ -126,10 +126,14 @@ def _own_sources() -> bytes:
     return digest.digest()
 
 
-def _stamp(path: Path | None) -> tuple[int, int]:
-    """Size and time of a file, which change when it does; zeros if there is none."""
-    try:
-        status = os.stat(path) if path is not None else None
-    except OSError:
-        status = None
-    return (status.st_size, status.st_mtime_ns) if status is not None else (0, 0)
+def _stamp(path: Path | None) -> list[tuple[int, int]]:
+    """Size and time of a database and of its log, where what was written lately may still be."""
+    found = []
+    for name in () if path is None else (path, f"{path}-wal"):
+        try:
+            status = os.stat(name)
+        except OSError:
+            continue
+        if status.st_size:  # an empty log comes and goes with readers
+            found.append((status.st_size, status.st_mtime_ns))
+    return found

@@ -3,6 +3,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
+from tilewright.autotune.records import Record, ScheduleRecords
 from tilewright.ir.target import parse_target
 from tilewright.model_cache import ModelCache
 
@@ -117,3 +119,22 @@ def test_a_folder_that_cannot_be_written_costs_a_warning(
     artifact.write_bytes(b"anything")
     ModelCache(tmp_path / "cache").keep("ab" * 32, artifact)
     assert "not kept" in caplog.text
+
+
+def test_records_that_were_just_written_are_in_the_key(tmp_path: Path) -> None:
+    """They are in the database's log as long as somebody has it open."""
+    cache, model = ModelCache(tmp_path / "cache"), save_model(tmp_path / "m.onnx", 2.0)
+    path = tmp_path / "schedules.sqlite"
+
+    def key() -> str | None:
+        return cache.key(model, NATIVE, None, {}, path)
+
+    first = Record("kernel @k", "x86-64,cores=2", "1.0", "unroll(i)", 1.0, 2.0, "now")
+    with ScheduleRecords(path) as records:
+        records.keep(first)
+    closed = key()
+    with ScheduleRecords(path) as records:
+        assert records.find(first.kernel, first.target, first.version) == first
+        assert key() == closed  # readers change nothing
+        records.keep(replace(first, kernel="kernel @l"))
+        assert key() != closed
