@@ -88,7 +88,8 @@ def same_bits(found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     equal = found.view(kind) == wanted.view(kind)
     if found.dtype.kind in "biu":
         return equal
-    return equal | (np.isnan(found.astype(np.float64)) & np.isnan(wanted.astype(np.float64)))
+    with np.errstate(invalid="ignore"):  # signalling ones
+        return equal | (np.isnan(found.astype(np.float64)) & np.isnan(wanted.astype(np.float64)))
 
 
 def check_operators(
