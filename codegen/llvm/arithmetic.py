@@ -8,7 +8,7 @@ only where the target fuses them. Nothing here becomes a library call: rounding 
 own where the processor lacks the instruction.
 """
 
-from tilewright.codegen.llvm.builder import Builder, Value, constant, vector_type
+from tilewright.codegen.llvm.builder import Builder, Value, constant, element_bits, vector_type
 from tilewright.codegen.llvm.small_floats import FORMATS, narrow, round_to
 from tilewright.codegen.math.remainder import fmod
 from tilewright.ir.dtypes import F64, DType
@@ -240,16 +240,11 @@ def cast(b: Builder, x: Value, source: DType, target: DType) -> Value:
         return _to_float(b, x, source, target)
     if source.is_float:
         return _saturated(b, x, element, target.is_signed)
-    if x.bits > element_width(element):
+    if x.bits > element_bits(element):
         return b.convert("trunc", x, element)
     if x.element == element:
         return x
     return b.convert("sext" if source.is_signed and not source.is_bool else "zext", x, element)
-
-
-def element_width(element: str) -> int:
-    """Bits of an integer type."""
-    return int(element[1:])
 
 
 def _to_float(b: Builder, x: Value, source: DType, target: DType) -> Value:

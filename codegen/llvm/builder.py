@@ -57,11 +57,6 @@ def element_bits(element: str) -> int:
     return widths[element] if element in widths else int(element[1:])
 
 
-def integer_type(bits: int) -> str:
-    """The integer type of that width."""
-    return f"i{bits}"
-
-
 def constant_text(value: int | float | bool, element: str) -> str:
     """A literal of a scalar type; floats are rounded to it and written exactly."""
     if element in ("float", "double"):

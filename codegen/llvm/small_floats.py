@@ -9,7 +9,7 @@ and any target; IEEE half precision uses the processor's conversions where it ha
 
 from dataclasses import dataclass
 
-from tilewright.codegen.llvm.builder import Builder, Value, constant
+from tilewright.codegen.llvm.builder import Builder, Value
 from tilewright.ir.dtypes import (
     BF16,
     F4E2M1,
@@ -167,8 +167,3 @@ def narrow(b: Builder, x: Value, dtype: DType) -> Value:
     """A float32 or double rounded to a small type, as a float32."""
     single = narrow_to_odd(b, x) if x.element == "double" else x
     return round_to(b, single, dtype)
-
-
-def zero(lanes: int) -> Value:
-    """The float32 zero."""
-    return constant(0.0, "float", lanes)

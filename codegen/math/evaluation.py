@@ -3,10 +3,10 @@
 point numbers.
 """
 
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass
 
-from tilewright.codegen.llvm.builder import Builder, Value, constant
+from tilewright.codegen.llvm.builder import Builder, Value
 from tilewright.codegen.math.coefficients import COEFFICIENTS
 
 
@@ -49,11 +49,6 @@ def polynomial(b: Builder, name: str, x: Value) -> Value:
     for c in reversed(coefficients[:-1]):
         result = b.fma(result, x, b.like(c, x))
     return result
-
-
-def lanes_of(values: Sequence[Value]) -> int:
-    """The number of lanes of the first value."""
-    return values[0].lanes
 
 
 def clamp(b: Builder, x: Value, low: float, high: float) -> Value:
@@ -120,8 +115,6 @@ def nearest_integer(b: Builder, x: Value, factor: float) -> tuple[Value, Value]:
 
 def constant_bits(form: Format, value: float) -> int:
     """The representation of a positive power of two times 1 or 1.5."""
-    import math
-
     fraction, exponent = math.frexp(value)
     return ((exponent - 1 + form.bias) << form.mantissa) | int(
         (2 * fraction - 1) * 2**form.mantissa
@@ -178,8 +171,3 @@ def pair_sum(b: Builder, x: Pair, y: Pair) -> Pair:
     """The sum of two pairs."""
     high, low = two_sum(b, x[0], y[0])
     return fast_two_sum(b, high, b.add(low, b.add(x[1], y[1])))
-
-
-def number(value: float, like: Value) -> Value:
-    """A constant of the type of ``like``."""
-    return constant(value, like.element, like.lanes)
