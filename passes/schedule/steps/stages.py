@@ -94,7 +94,9 @@ class CacheWrite(Step):
         prefix = f"{stage.name}_"
         for number, (b, own) in enumerate(local.items()):
             name = f"{stage.name}_out{number or ''}"
-            renamed = {v: Var(f"{name}_{v.name.removeprefix(prefix)}", v.extent) for v in stage.axes}
+            renamed = {
+                v: Var(f"{name}_{v.name.removeprefix(prefix)}", v.extent) for v in stage.axes
+            }
             copies.append(
                 map_stage(name, tuple(renamed.values()), b, Read(own, tuple(renamed.values())))
             )

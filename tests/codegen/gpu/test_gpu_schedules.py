@@ -28,7 +28,7 @@ def inputs(kernel: Kernel) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize(
     ("text", "template"),
-    [(MATMUL, "gputiled"), (SOFTMAX, "gpurows"), (GELU, "gpurows"), (ARGMAX, "onethread")],
+    [(MATMUL, "gputiled"), (SOFTMAX, "gpurows"), (GELU, "gpurows"), (ARGMAX, "gpurows")],
 )
 @pytest.mark.parametrize("reverse", [False, True])
 def test_schedules_compute_their_stages(text: str, template: str, reverse: bool) -> None:
