@@ -68,7 +68,7 @@ class Emulator:
         """The outputs of a model by name; RunError with the runtime's sentence if it fails."""
         manifest = read_manifest(artifact)
         prefix = artifact.with_suffix("")
-        inputs = []
+        inputs: list[str] = []
         for port in manifest["inputs"]:
             array = feeds[port["name"]]
             path = Path(f"{prefix}.in{len(inputs)}")
