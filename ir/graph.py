@@ -241,7 +241,8 @@ class Module:
     """A model: its graph, the symbols of its shapes and the store of its constants.
 
     ``input_names`` and ``output_names`` are the model's own names, in order; ``metadata`` is free
-    text by key.
+    text by key; ``files`` are those that constants were read from beside the model's own, relative
+    to its folder.
     """
 
     graph: Graph
@@ -250,6 +251,7 @@ class Module:
     input_names: list[str] = field(default_factory=list)
     output_names: list[str] = field(default_factory=list)
     metadata: dict[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         from tilewright.ir.graph_printer import module_text

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiling from Python: :func:`compile`, which is ``tilewright.compile``."""
 
-import logging
 import mmap
 import os
 from collections.abc import Mapping, Sequence
@@ -9,26 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.codegen.artifact import write_stream
 from tilewright.driver import Build, CompileOptions, Progress, build
-from tilewright.ir.target import Target, is_generic, parse_target
+from tilewright.ir.target import Target
 from tilewright.model import CompiledModel, from_memory
+from tilewright.target_choice import choose_target
 
 if TYPE_CHECKING:
     import onnx
 
 __all__ = ["CompileOptions", "choose_target", "compile"]
-
-_log = logging.getLogger("tilewright")
-
-
-def choose_target(text: str) -> Target:
-    """The target of a text; warns of one that leaves most of current machines unused."""
-    if is_generic(text):
-        _log.warning(
-            "Target '%s' is generic: code for it runs several times slower than current machines "
-            "allow. Choose 'x86-64-v3', which those since 2015 run, or 'native' for this one.",
-            text,
-        )
-    return parse_target(text)
 
 
 def compile(

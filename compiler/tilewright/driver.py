@@ -88,11 +88,15 @@ class KernelRow:
 
 @dataclass
 class Report:
-    """Where the time of a compilation went, and what came out."""
+    """Where the time of a compilation went, and what came out.
+
+    ``files`` are those that the model refers to, relative to its folder.
+    """
 
     phases: list[tuple[str, float]] = field(default_factory=list)
     passes: list[PassTime] = field(default_factory=list)
     kernels: list[KernelRow] = field(default_factory=list)
+    files: tuple[str, ...] = ()
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -137,6 +141,7 @@ def build(
     report = Report()
     with report.phase("import"):
         module = import_model(source, shapes)
+    report.files = module.files
     with report.phase("graph passes"):
         optimize(module, target, options, report)
     return build_module(module, target, options, report, progress)

@@ -2,118 +2,189 @@
 """Whole artifacts, kept by everything that decides them: a model compiled again is a copy.
 
 The key is the SHA-256 of the model file, the target, shapes and options, the tuning records, the
-versions of the packages and the compiler's own sources. Finding an artifact imports neither onnx
-nor the proof nor the code generator. A model that may read weights from other files is not kept,
-since they could change unseen.
+versions of the packages and the compiler's own sources. Which other files a model refers to follows
+from its own bytes, so a list of them is kept under that key; the artifact is kept under the key and
+the SHA-256 of each of these files. Finding an artifact imports neither onnx nor the proof nor the
+code generator.
 
 An entry is the artifact itself; its own checksums tell a damaged one, which is then made anew. The
 cache only saves time: a folder that cannot be written or a full disk costs a warning.
 """
 
+import contextlib
 import hashlib
 import json
 import logging
 import mmap
 import os
-import shutil
+import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import IO, Any
 
 from tilewright.codegen.cache import CompileCache, default_folder, generator_identity
 from tilewright.files import replacing
-from tilewright.ir.target import Target
+from tilewright.ir.target import machine_identity, parse_target
 from tilewright.runtime.artifact import HEADER_BYTES, parse_header
 from tilewright.runtime.errors import ArtifactError
 
-_logger = logging.getLogger("tilewright")
+Shapes = Mapping[str, Sequence[int | str]]
+
 CAPACITY = 4 << 30
-_CHUNK = 1 << 22
-_EXTERNAL_DATA = b"location"
-"""The key under which an ONNX tensor names the file that holds its data."""
+LARGEST = CAPACITY // 4
+"""Bytes of the largest artifact that is kept: one model should not push out all others."""
+
+_CLOCK_NS = 20_000_000
+"""How far the times of files may lag behind the clock."""
+
+_logger = logging.getLogger("tilewright")
 
 
 class ModelCache:
-    """Artifacts by key, at most ``CAPACITY`` bytes of them; the least recently used go first."""
+    """Artifacts of at most ``CAPACITY`` bytes in all; the least recently used go first."""
 
     def __init__(self, cache_dir: Path | None = None) -> None:
         objects = cache_dir if cache_dir is not None else default_folder()
         self.folder = objects.with_name(f"{objects.name}-models")
 
-    def key(
+    def request(
         self,
         model: Path,
-        target: Target,
-        shapes: Mapping[str, Sequence[int | str]] | None,
+        target: str,
+        shapes: Shapes | None,
         options: Mapping[str, str],
         records: Path | None = None,
-    ) -> str | None:
-        """The key of a compilation; None for a model that may refer to other files, or no file."""
+    ) -> "Request | None":
+        """The place of a compilation in the cache; None if the model cannot be read."""
+        since = time.time_ns() - _CLOCK_NS
+        facts = [_target_identity(target), sorted((shapes or {}).items()), sorted(options.items())]
         digest = hashlib.sha256(generator_identity() + _own_sources())
-        facts = [str(target), repr(target), sorted((shapes or {}).items()), sorted(options.items())]
         digest.update(json.dumps([*facts, _stamp(records)], default=str).encode())
         try:
-            with open(model, "rb") as stream:
-                if os.fstat(stream.fileno()).st_size == 0:
-                    return None
-                with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                    if data.find(_EXTERNAL_DATA) >= 0:
-                        return None
-                    digest.update(data)
+            digest.update(_content(model))
         except OSError:
             return None
-        return digest.hexdigest()
+        return Request(self.folder, model, digest.hexdigest(), since)
 
-    def fetch(self, key: str, output: Path) -> bool:
-        """Copy the artifact of a key to ``output``; False if there is none. OSError if the output
-        cannot be written.
+
+class Request:
+    """One compilation, and where its artifact is or will be; made by :meth:`ModelCache.request`."""
+
+    def __init__(self, folder: Path, model: Path, key: str, since: int) -> None:
+        self.key = key
+        self._folder = folder
+        self._model = model
+        self._since = since
+
+    def fetch(self, output: Path) -> bool:
+        """Copy the artifact to ``output``; False if there is none. OSError if the output cannot be
+        written.
         """
-        entry = self._path(key)
         try:
-            with open(entry, "rb") as stream:
-                data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        except (OSError, ValueError):
+            entry = self._entry(_read_names(self._path(self.key, "files")))
+            stream = open(entry, "rb")  # noqa: SIM115 (what fails below is another error)
+        except OSError:
             return False
-        with data:
-            if not _is_whole(data):
+        with stream:
+            if not _is_whole(stream):
                 _logger.warning("Cached artifact '%s' is damaged; it is compiled again.", entry)
                 entry.unlink(missing_ok=True)
                 return False
             with replacing(output, durable=False) as target:
-                target.write(data)
-        os.utime(entry)
+                _send(stream, target)
+        with contextlib.suppress(OSError):
+            os.utime(entry)
         return True
 
-    def keep(self, key: str, artifact: Path) -> None:
-        """Keep a copy of an artifact; failure to do so is only logged."""
-        entry = self._path(key)
+    def keep(self, artifact: Path, files: Sequence[str] = ()) -> None:
+        """Keep a copy of the artifact that was made since the request; ``files`` are those that the
+        model refers to, relative to its folder. Failure to do so is only logged.
+        """
         try:
+            sources = [self._model, *(self._model.parent / name for name in files)]
+            if artifact.stat().st_size > LARGEST or any(map(self._has_changed, sources)):
+                return
+            entry = self._entry(files)
             entry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if files:
+                names = self._path(self.key, "files")
+                names.parent.mkdir(mode=0o700, exist_ok=True)
+                with replacing(names, durable=False) as target:
+                    target.write(json.dumps(files).encode())
             with open(artifact, "rb") as source, replacing(entry, durable=False) as target:
-                shutil.copyfileobj(source, target, _CHUNK)
+                _send(source, target)
         except OSError as error:
             _logger.warning("Artifact '%s' is not kept in the cache: %s.", artifact, error.strerror)
             return
-        CompileCache(self.folder, CAPACITY).trim()
+        CompileCache(self._folder, CAPACITY).trim()
 
-    def _path(self, key: str) -> Path:
-        return self.folder / key[:2] / f"{key[2:]}.tw"
+    def _has_changed(self, path: Path) -> bool:
+        """Whether a file was written or replaced since the request: then nobody knows what of it
+        was compiled.
+        """
+        return path.stat().st_ctime_ns >= self._since
+
+    def _entry(self, files: Iterable[str]) -> Path:
+        """Where the artifact is kept, by the content of the files that the model refers to."""
+        digest = hashlib.sha256(self.key.encode())
+        for name in files:
+            digest.update(f"\n{name}\n".encode() + _content(self._model.parent / name))
+        return self._path(digest.hexdigest(), "tw")
+
+    def _path(self, key: str, suffix: str) -> Path:
+        return self._folder / key[:2] / f"{key[2:]}.{suffix}"
 
 
-def _is_whole(data: mmap.mmap) -> bool:
+def _content(path: Path) -> bytes:
+    """The SHA-256 of a file; OSError if it cannot be read."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").digest()
+
+
+def _read_names(path: Path) -> list[str]:
+    """The list of files in an entry; none if there is no such list, or it is damaged."""
+    try:
+        names = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return []
+    return [str(name) for name in names] if isinstance(names, list) else []
+
+
+def _send(source: IO[bytes], target: IO[bytes]) -> None:
+    """Copy a whole file, which the system does without bringing it here."""
+    target.flush()
+    done, size = 0, os.fstat(source.fileno()).st_size
+    while done < size:
+        sent = os.sendfile(target.fileno(), source.fileno(), done, size - done)
+        if not sent:
+            raise OSError(f"File '{source.name}' has become shorter while it was copied.")
+        done += sent
+
+
+def _is_whole(stream: IO[bytes]) -> bool:
     """True if the header and the checksums of an artifact's three sections are right."""
     try:
-        header = parse_header(data[:HEADER_BYTES])
+        header = parse_header(stream.read(HEADER_BYTES))
     except ArtifactError:
         return False
-    view = memoryview(data)
-    try:
-        return header.file_bytes == len(data) and all(
+    if header.file_bytes != os.fstat(stream.fileno()).st_size:
+        return False
+    data: Any
+    with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
+        return all(
             zlib.crc32(view[s.offset : s.offset + s.bytes]) == s.crc
             for s in (header.manifest, header.constants, header.code)
         )
-    finally:
-        view.release()
+
+
+def _target_identity(text: str) -> str:
+    """What a target's text means; for ``native`` without loading LLVM. TargetError for one that is
+    not understood.
+    """
+    if text.partition(",")[0] == "native":
+        return f"{text}\n{machine_identity()}"
+    return repr(parse_target(text))
 
 
 def _own_sources() -> bytes:

@@ -33,6 +33,7 @@ from tilewright.cli.terminal import (
 
 if TYPE_CHECKING:
     from tilewright.driver import Build, Report
+    from tilewright.model_cache import Request
 
 EXAMPLES = """\b
 Examples:
@@ -86,6 +87,8 @@ def compile_model(
     An artifact runs without the compiler, from Python and from C. Symbolic dims stay symbolic: one
     artifact serves all their sizes.
     """
+    from tilewright.target_choice import choose_target, warn_of_generic
+
     path = output or Path(model.with_suffix(".tw").name)
     shapes = parse_shapes(shape)
     check_writable(path)
@@ -96,13 +99,13 @@ def compile_model(
         "disable": ",".join(sorted(disable or ())),
         "tuned": str(not no_tuned),
     }
-    kept = _Kept(model, target, shapes, facts, cache_dir, records) if plain else None
-    if kept is not None and kept.fetch(path):
+    request = _request(model, target, shapes, facts, cache_dir, records) if plain else None
+    if request is not None and _fetch(request, path):
+        warn_of_generic(target)
         if not quiet:
             _say_summary(path, time.perf_counter() - start)
         return
-    from tilewright.api import CompileOptions, choose_target
-    from tilewright.driver import build
+    from tilewright.driver import CompileOptions, build
 
     options = CompileOptions(
         numerics=numerics.value,
@@ -121,8 +124,8 @@ def compile_model(
             built.save(path)
         except OSError as error:
             fail(f"File '{path}' cannot be written: {error.strerror}.")
-    if kept is not None:
-        kept.keep(path)
+    if request is not None:
+        request.keep(path, built.report.files)
     seconds = time.perf_counter() - start
     if json:
         say_json(_as_json(built, path, seconds))
@@ -133,40 +136,27 @@ def compile_model(
         _say_times(built.report)
 
 
-class _Kept:
+def _request(
+    model: Path,
+    target: str,
+    shapes: Mapping[str, Sequence[int | str]] | None,
+    facts: Mapping[str, str],
+    cache_dir: Path | None,
+    records: Path | None,
+) -> "Request | None":
     """The place of this compilation in the cache of whole artifacts; nothing heavy is imported."""
+    from tilewright.autotune.records import default_path
+    from tilewright.model_cache import ModelCache
 
-    def __init__(
-        self,
-        model: Path,
-        target: str,
-        shapes: Mapping[str, Sequence[int | str]] | None,
-        facts: Mapping[str, str],
-        cache_dir: Path | None,
-        records: Path | None,
-    ) -> None:
-        from tilewright.autotune.records import default_path
-        from tilewright.ir.target import parse_target
-        from tilewright.model_cache import ModelCache
+    return ModelCache(cache_dir).request(model, target, shapes, facts, records or default_path())
 
-        self._cache = ModelCache(cache_dir)
-        self._key = self._cache.key(
-            model, parse_target(target), shapes, facts, records or default_path()
-        )
 
-    def fetch(self, output: Path) -> bool:
-        """Write the artifact if it is there; the command ends if it cannot be written."""
-        if self._key is None:
-            return False
-        try:
-            return self._cache.fetch(self._key, output)
-        except OSError as error:
-            fail(f"File '{output}' cannot be written: {error.strerror}.")
-
-    def keep(self, artifact: Path) -> None:
-        """Keep the artifact for the next time."""
-        if self._key is not None:
-            self._cache.keep(self._key, artifact)
+def _fetch(request: "Request", output: Path) -> bool:
+    """Write the artifact if it is kept; the command ends if it cannot be written."""
+    try:
+        return request.fetch(output)
+    except OSError as error:
+        fail(f"File '{output}' cannot be written: {error.strerror}.")
 
 
 def _say_summary(path: Path, seconds: float) -> None:

@@ -28,6 +28,11 @@ class ExternalData:
         self._folder = None if folder is None else Path(os.path.realpath(folder))
         self._maps: dict[tuple[str, ...], memoryview] = {}
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that were read, relative to the model's folder."""
+        return tuple("/".join(parts) for parts in self._maps)
+
     def read(self, tensor: str, entries: Iterable[tuple[str, str]], size: int) -> memoryview:
         """The ``size`` bytes of a tensor, mapped; FrontendError if its entries are unsafe or do not
         fit.

@@ -65,6 +65,7 @@ class Importer:
         module.output_names = [o.name for o in graph.output]
         if len(set(module.output_names)) != len(module.output_names):
             raise FrontendError("Two graph outputs have one name. Export the model again.")
+        module.files = self.loaded.external.files
         module.symbols = dict(self.symbols.table)
         module.metadata = {p.key: p.value for p in self.loaded.proto.metadata_props}
         return module
