@@ -32,6 +32,22 @@ def replace_loop(kernel: Kernel, name: str, change: Callable[[For], Stmt]) -> Ke
     return kernel.with_body(map_stmt(kernel.body, on_stmt))
 
 
+def divide_loop(kernel: Kernel, name: str, change: Callable[[For], Stmt]) -> Kernel:
+    """:func:`replace_loop` for steps that make other loops of one: those are as it was only if it
+    is serial.
+    """
+    check_serial(find_loop(kernel.body, name))
+    return replace_loop(kernel, name, change)
+
+
+def check_serial(loop: For) -> None:
+    """Refuse to divide a loop of which it is said already how it runs."""
+    if loop.kind != "serial":
+        raise ScheduleError(
+            f"'{loop.var.name}' is {loop.kind} already. Divide a loop before saying how it runs."
+        )
+
+
 def fresh(kernel: Kernel, *names: str) -> None:
     """Refuse loop names that are taken."""
     taken = set(loop_names(kernel.body)) & set(names)

@@ -67,6 +67,12 @@ def apply(kernel: Kernel, schedule: Iterable[Step]) -> Kernel:
     return kernel
 
 
+def check_factor(factor: int) -> None:
+    """Refuse a number of iterations or lanes that is not positive."""
+    if factor < 1:
+        raise ScheduleError(f"The factor must be at least 1, not {factor}.")
+
+
 def schedule_text(schedule: Iterable[Step], separator: str = "; ") -> str:
     """The text form of a schedule."""
     return separator.join(map(str, schedule))

@@ -10,8 +10,7 @@ that maps of elements access memory in order.
 from collections.abc import Iterator, Mapping
 
 from tilewright.ir.errors import ScheduleError
-from tilewright.ir.expr import Const
-from tilewright.ir.loop import Alloc, Kernel, walk
+from tilewright.ir.loop import Kernel
 from tilewright.ir.target import Target
 from tilewright.passes.schedule.defaults.plan import Plan, memory_order
 from tilewright.passes.schedule.defaults.rows import row_axes
@@ -47,7 +46,6 @@ class GpuRows(Template):
         plan.reorder(*groups, f"{last}_o", f"{last}_i")
         for s in reversed(plan.kernel.stages[:-1]):
             plan.do(ComputeAt(s.name, "register", (f"{last}_i",)))
-        check_registers(plan.kernel)
         plan.do(Bind(f"{last}_i", "thread.x"))
         bind_blocks(plan, [f"{last}_o", *groups])
         yield plan
@@ -85,11 +83,3 @@ def bind_blocks(plan: Plan, names: list[str]) -> None:
         raise ScheduleError(f"There are {len(names)} loops over blocks, but three axes.")
     for name, axis in zip(names, "xyz"):
         plan.do(Bind(name, f"block.{axis}"))
-
-
-def check_registers(kernel: Kernel) -> None:
-    """ScheduleError if a register buffer has a symbolic size."""
-    for s in walk(kernel.body):
-        held = isinstance(s, Alloc) and s.buffer.scope == "register" and s.buffer.shape
-        if not all(isinstance(e, Const) for e in held or ()):
-            raise ScheduleError("A row needs registers for a symbolic number of cells.")

@@ -4,8 +4,8 @@
 ``compute_at(p, register, i)`` (or ``workspace``, or ``shared`` for the threads of a GPU block),
 before and after: the buffer shrinks to the box that the loop's body reads (halo included)::
 
-    alloc t: f32[n] @workspace {
-      for p_i in n serial { block p.map(p_i) { t[p_i] = f(p_i) } }
+    alloc t: f32[4*n] @workspace {
+      for p_i in 4*n serial { block p.map(p_i) { t[p_i] = f(p_i) } }
       for i in n serial { for j in 4 serial { S(t[4*i + j]) } }
     }
 
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.errors import ScheduleError
-from tilewright.ir.expr import ONE, TRUE, Expr, Read, Var, reads
+from tilewright.ir.expr import ONE, TRUE, Const, Expr, Read, Var, reads
 from tilewright.ir.layout import Layout
 from tilewright.ir.loop import (
     Alloc,
@@ -120,6 +120,12 @@ def _shrunk(b: Buffer, region: Region, scope: str, taken: set[str]) -> Buffer:
     number = next(i for i in range(1, len(taken) + 2) if f"{b.name}_{i}" not in taken)
     taken.add(f"{b.name}_{number}")
     shape = tuple(constant_bound(e) for e in region.extent)
+    if scope == "register" and not all(isinstance(e, Const) for e in shape):
+        cells = ", ".join(map(str, shape))
+        raise ScheduleError(
+            f"'{b.name}' takes [{cells}] cells, but registers are a constant number. "
+            "Place it in the workspace, or at an inner loop."
+        )
     return Buffer(f"{b.name}_{number}", b.dtype, shape, Layout(b.layout.order), scope)
 
 

@@ -17,7 +17,7 @@ from tilewright.ir.errors import ScheduleError
 from tilewright.ir.expr import Const, Var
 from tilewright.ir.loop import For, Kernel, Stmt, substitute_stmt
 from tilewright.ir.simplify import floordiv, mod
-from tilewright.passes.schedule.loops import fresh, replace_loop
+from tilewright.passes.schedule.loops import check_serial, divide_loop, fresh
 from tilewright.passes.schedule.schedule import Step
 
 
@@ -36,6 +36,7 @@ class Fuse(Step):
             inner = target.body
             if not isinstance(inner, For) or inner.var.name != self.inner:
                 raise ScheduleError(f"'{self.inner}' is not directly inside '{self.outer}'.")
+            check_serial(inner)
             extent = inner.var.extent
             if not isinstance(extent, Const):
                 raise ScheduleError(f"The extent {extent} of '{self.inner}' is not constant.")
@@ -43,4 +44,4 @@ class Fuse(Step):
             values = {target.var: floordiv(fused, extent), inner.var: mod(fused, extent)}
             return For(fused, target.kind, substitute_stmt(inner.body, dict(values.items())))
 
-        return replace_loop(kernel, self.outer, change)
+        return divide_loop(kernel, self.outer, change)

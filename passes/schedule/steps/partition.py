@@ -26,8 +26,8 @@ from tilewright.ir.errors import ScheduleError
 from tilewright.ir.expr import ZERO, Var, index
 from tilewright.ir.loop import For, Kernel, Stmt, seq, substitute_stmt
 from tilewright.ir.simplify import floordiv, known_le, mod
-from tilewright.passes.schedule.loops import fresh, rename_inner, replace_loop
-from tilewright.passes.schedule.schedule import Step
+from tilewright.passes.schedule.loops import divide_loop, find_loop, fresh, loop_names, rename_inner
+from tilewright.passes.schedule.schedule import Step, check_factor
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,8 @@ class Partition(Step):
     suffix: str
 
     def apply(self, kernel: Kernel) -> Kernel:
-        if self.factor < 1:
-            raise ScheduleError(f"The factor must be at least 1, not {self.factor}.")
-        fresh(kernel, f"{self.loop}_{self.suffix}")
+        check_factor(self.factor)
+        _check_copies(kernel, self.loop, self.suffix)
 
         def change(target: For) -> Stmt:
             extent = target.var.extent
@@ -60,7 +59,7 @@ class Partition(Step):
                 [For(main, target.kind, substitute_stmt(target.body, {target.var: main})), second]
             )
 
-        return replace_loop(kernel, self.loop, change)
+        return divide_loop(kernel, self.loop, change)
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class Cut(Step):
     suffix: str
 
     def apply(self, kernel: Kernel) -> Kernel:
-        fresh(kernel, f"{self.loop}_{self.suffix}")
+        _check_copies(kernel, self.loop, self.suffix)
         count = abs(self.position)
 
         def change(target: For) -> Stmt:
@@ -94,4 +93,10 @@ class Cut(Step):
                 pieces.insert(0 if at_end else 1, For(rest, target.kind, body))
             return seq(pieces)
 
-        return replace_loop(kernel, self.loop, change)
+        return divide_loop(kernel, self.loop, change)
+
+
+def _check_copies(kernel: Kernel, loop: str, suffix: str) -> None:
+    """Refuse a suffix that gives a loop of the copy a name that is taken."""
+    inner = loop_names(find_loop(kernel.body, loop).body)
+    fresh(kernel, *(f"{name}_{suffix}" for name in (loop, *inner)))

@@ -48,6 +48,9 @@ class Reorder(Step):
                 raise ScheduleError(
                     f"The extent of '{loop.var.name}' depends on a loop that would be inside it."
                 )
+        for loop in placed[1:]:
+            if loop.kind == "parallel":
+                raise ScheduleError(f"'{loop.var.name}' is parallel: it must stay outermost.")
         for condition in reversed(conditions):
             body = If(condition, body)
         for loop in reversed(placed):

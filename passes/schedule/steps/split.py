@@ -11,17 +11,16 @@ shrinks at the end.
 
 ``chunk(i, 4)``::
 
-    for i_o in (n + 3) // 4 serial { for i_i in min(4, n - 4*i_o) serial { S(4*i_o + i_i) } }
+    for i_o in (n + 3) // 4 serial { for i_i in min(n - 4*i_o, 4) serial { S(4*i_o + i_i) } }
 """
 
 from dataclasses import dataclass
 
-from tilewright.ir.errors import ScheduleError
 from tilewright.ir.expr import TRUE, Expr, Var, index
 from tilewright.ir.loop import For, If, Kernel, Stmt, substitute_stmt
 from tilewright.ir.simplify import ceildiv, compare, minimum
-from tilewright.passes.schedule.loops import fresh, replace_loop
-from tilewright.passes.schedule.schedule import Step
+from tilewright.passes.schedule.loops import divide_loop, fresh
+from tilewright.passes.schedule.schedule import Step, check_factor
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Split(Step):
                 body = If(condition, body)
             return For(outer, target.kind, For(inner, target.kind, body))
 
-        return replace_loop(kernel, self.loop, change)
+        return divide_loop(kernel, self.loop, change)
 
 
 @dataclass(frozen=True)
@@ -70,10 +69,9 @@ class Chunk(Step):
             body = substitute_stmt(target.body, {target.var: outer * self.factor + inner})
             return For(outer, target.kind, For(inner, target.kind, body))
 
-        return replace_loop(kernel, self.loop, change)
+        return divide_loop(kernel, self.loop, change)
 
 
 def _check(kernel: Kernel, loop: str, factor: int) -> None:
-    if factor < 1:
-        raise ScheduleError(f"The factor must be at least 1, not {factor}.")
+    check_factor(factor)
     fresh(kernel, f"{loop}_o", f"{loop}_i")

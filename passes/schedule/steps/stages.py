@@ -25,10 +25,14 @@ from tilewright.passes.lower.collect import map_stage_expressions
 from tilewright.passes.lower.inline import inline_into
 from tilewright.passes.lower.kernel import plain_body
 from tilewright.passes.lower.split_reduction import is_splittable, split_reduction
-from tilewright.passes.schedule.schedule import Step
+from tilewright.passes.schedule.schedule import Step, check_factor
 
 
 def _with_stages(kernel: Kernel, stages: tuple[Stage, ...]) -> Kernel:
+    names = [s.name for s in stages]
+    twice = next((n for n in names if names.count(n) > 1), None)
+    if twice is not None:
+        raise ScheduleError(f"A stage called '{twice}' exists already.")
     body = plain_body(stages, kernel.outputs)
     return Kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.symbols, stages, body)
 
@@ -42,6 +46,13 @@ def _plain_stage(kernel: Kernel, name: str) -> Stage:
     raise ScheduleError(
         f"There is no stage '{name}'; the stages are {', '.join(s.name for s in kernel.stages)}."
     )
+
+
+def _own_name(kernel: Kernel, name: str) -> str:
+    """``name``, or with a number where a buffer of the kernel is called that."""
+    taken = {b.name for b in kernel.inputs}.union(b.name for s in kernel.stages for b in s.outputs)
+    choices = (f"{name}{number or ''}" for number in range(len(taken) + 1))
+    return next(c for c in choices if c not in taken)
 
 
 def _axis(axes: tuple[Var, ...], stage: str, name: str) -> Var:
@@ -64,6 +75,7 @@ class SplitReduction(Step):
 
     def apply(self, kernel: Kernel) -> Kernel:
         stage = _plain_stage(kernel, self.stage)
+        check_factor(self.lanes)
         if not is_splittable(stage):
             raise ScheduleError(
                 f"Stage '{self.stage}' is not a reduction that starts at the identity of its "
@@ -87,7 +99,8 @@ class CacheWrite(Step):
         if any(t is not a for t, a in zip(stage.targets, stage.axes, strict=True)):
             raise ScheduleError(f"Stage '{self.stage}' does not write its buffer at its own axes.")
         local = {
-            b: Buffer(f"{b.name}_w", b.dtype, b.shape, b.layout, "workspace") for b in stage.outputs
+            b: Buffer(_own_name(kernel, f"{b.name}_w"), b.dtype, b.shape, b.layout, "workspace")
+            for b in stage.outputs
         }
         inner = stage.replace(outputs=tuple(local.values()))
         copies = []
@@ -120,7 +133,8 @@ class CacheRead(Step):
         name = f"{stage.name}_{source.name}"
         axes = tuple(Var(f"{name}_{d}", e) for d, e in enumerate(source.shape))
         layout = Layout(source.layout.order)
-        own = Buffer(f"{source.name}_r", source.dtype, source.shape, layout, "workspace")
+        own_name = _own_name(kernel, f"{source.name}_r")
+        own = Buffer(own_name, source.dtype, source.shape, layout, "workspace")
         return _with_reader(kernel, stage, source, map_stage(name, axes, own, Read(source, axes)))
 
 
@@ -162,14 +176,16 @@ class Pack(Step):
     def apply(self, kernel: Kernel) -> Kernel:
         stage = _plain_stage(kernel, self.stage)
         source = _source(stage, self.buffer)
+        check_factor(self.factor)
         if not 0 <= self.dim < source.rank or source.layout.blocks:
             raise ScheduleError(f"'{source.name}' has no plain dim {self.dim} to pack.")
         name = f"{stage.name}_{source.name}"
         whole = ceildiv(source.shape[self.dim], self.factor) * self.factor
         shape = tuple(whole if d == self.dim else e for d, e in enumerate(source.shape))
         axes = tuple(Var(f"{name}_{d}", e) for d, e in enumerate(shape))
+        own_name = _own_name(kernel, f"{source.name}_r")
         order = (*(d for d in source.layout.order if d != self.dim), self.dim)
-        own = Buffer(f"{source.name}_r", source.dtype, shape, Layout(order), "workspace")
+        own = Buffer(own_name, source.dtype, shape, Layout(order), "workspace")
         inside = compare("lt", axes[self.dim], source.shape[self.dim])
         value = guard(inside, Read(source, axes), const(0, source.dtype))
         return _with_reader(kernel, stage, source, map_stage(name, axes, own, value))
@@ -204,6 +220,7 @@ class PadAxis(Step):
     def apply(self, kernel: Kernel) -> Kernel:
         stage = _plain_stage(kernel, self.stage)
         axis = _axis(stage.axes, self.stage, self.axis)
+        check_factor(self.factor)
         if any(b in kernel.outputs for b in stage.outputs):
             raise ScheduleError(f"Stage '{self.stage}' writes an output of the kernel.")
         extent = ceildiv(axis.extent, self.factor) * self.factor
