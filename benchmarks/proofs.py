@@ -21,6 +21,9 @@ from benchmarks.zoo import load_table, model_path
 from tilewright.driver import CompileOptions, KernelRow, build
 from tilewright.ir.target import parse_target
 
+FILE_WIDTH = 120
+"""Columns of the table where it does not go to a terminal."""
+
 
 def proofs_of(path: Path, cache: bool) -> list[KernelRow]:
     """The kernel rows of a model's compilation."""
@@ -48,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         table.add_row(k.name, model, k.template, f"{k.proof_ms:.1f}", k.origin[:40])
     times = [k.proof_ms for _, k in rows.values()]
     table.add_row(f"{len(times)} forms", "", "", f"{sum(times):.0f}", f"worst {max(times):.1f} ms")
-    Console().print(table)
+    out = Console()
+    out.print(table, width=None if out.is_terminal else FILE_WIDTH, crop=False, no_wrap=True)
     if given.json:
         data = [
             {"kernel": k.name, "model": m, "template": k.template, "ms": k.proof_ms}
