@@ -59,8 +59,12 @@ class Database:
 
     def read(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query; none if there is no file yet, and none is made."""
-        if not self.path.exists():
+        try:
+            self.path.stat()
+        except (FileNotFoundError, NotADirectoryError):
             return []
+        except OSError as error:
+            raise self._unusable(error.strerror or str(error)) from error
         return self._guarded(lambda c: c.execute(query, values).fetchall())
 
     def write(self, change: Callable[[sqlite3.Connection], Result]) -> Result:
@@ -82,17 +86,20 @@ class Database:
 
     def _guarded(self, operation: Callable[[sqlite3.Connection], Result]) -> Result:
         """Run an operation; if the file turns out to be damaged, once more on a fresh one."""
-        for last in (False, True):
+        try:
             try:
                 return operation(self._open())
             except sqlite3.DatabaseError as error:
                 self.close()
-                if last or not _is_damage(error):
-                    raise self._unusable(str(error)) from error
-                self._set_aside()
-            except OSError as error:
-                raise self._unusable(error.strerror or str(error)) from error
-        raise AssertionError
+                if not _is_damage(error):
+                    raise
+            self._set_aside()
+            return operation(self._open())
+        except sqlite3.DatabaseError as error:
+            self.close()
+            raise self._unusable(str(error)) from error
+        except OSError as error:
+            raise self._unusable(error.strerror or str(error)) from error
 
     def _unusable(self, reason: str) -> CacheError:
         return CacheError(

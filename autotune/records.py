@@ -138,6 +138,10 @@ class ScheduleRecords:
         """Keep those that gain more than what is there, in one transaction; returns how many."""
         return self._database.write(lambda connection: sum(_put(connection, r) for r in records))
 
+    def revise(self, record: Record) -> None:
+        """Put a record in the place of what is there, whatever that gains: it was measured anew."""
+        self._database.write(lambda connection: _put(connection, record, always=True))
+
     def forget(self, kernel: str, target: str, version: str) -> None:
         """Remove the record of a kernel, target and version."""
         self._database.write(
@@ -177,16 +181,19 @@ def _hash(kernel: str) -> str:
     return hashlib.sha256(kernel.encode()).hexdigest()
 
 
-def _put(connection: sqlite3.Connection, record: Record) -> int:
+def _put(connection: sqlite3.Connection, record: Record, always: bool = False) -> int:
     marks = ", ".join("?" * (1 + len(fields(Record))))
+    better = (
+        " WHERE excluded.nanoseconds * baseline_nanoseconds"
+        " < nanoseconds * excluded.baseline_nanoseconds"
+    )
     cursor = connection.execute(
         f"INSERT INTO records (kernel_sha256, {_COLUMNS}) VALUES ({marks})"
         " ON CONFLICT (kernel_sha256, target, version) DO UPDATE SET"
         " kernel = excluded.kernel, schedule = excluded.schedule,"
         " nanoseconds = excluded.nanoseconds,"
         " baseline_nanoseconds = excluded.baseline_nanoseconds, written = excluded.written"
-        " WHERE excluded.nanoseconds * baseline_nanoseconds"
-        " < nanoseconds * excluded.baseline_nanoseconds",
+        + ("" if always else better),
         (_hash(record.kernel), *astuple(record)),
     )
     return max(0, cursor.rowcount)

@@ -147,18 +147,24 @@ class Tuner:
         return run
 
     def _measure_record(self, measurer: Measurer, run: _Run, record: Record) -> None:
-        """Start from what is on record, if it still holds here; else forget it."""
+        """Start from what is on record, with the times of today; forget it if it does not hold, or
+        is no better than the default schedule.
+
+        A record that claims more than it gains would keep better ones out.
+        """
         try:
             candidate = finish_compiling(
                 run.kernel, start_compiling(run.kernel, self._target, record.schedule)
             )
-            found = self._compare(measurer, run, candidate, CONFIRM_ROUNDS)
+            found: Measurement | None = self._compare(measurer, run, candidate, CONFIRM_ROUNDS)
         except CodegenError as error:
             _logger.debug("The record of kernel '%s' fails: %s", run.kernel.name, error)
-            self._records.forget(str(run.kernel), str(self._target), self._version)
+            found = None
+        if found is None or found.gain <= 1:
+            self._records.forget(record.kernel, record.target, record.version)
             return
-        if found.gain > 1:
-            self._improve(run.outcome, record.schedule, found)
+        self._improve(run.outcome, record.schedule, found)
+        self._records.revise(self._record(run, record.schedule, found))
 
     def _spend(self, measurer: Measurer, runs: list[_Run], trials: int) -> None:
         """Batches of trials until there are no more, or no kernel has schedules left."""
@@ -219,7 +225,7 @@ class Tuner:
             run.outcome.failed += 1
         elif found.gain > LEAST_GAIN * run.outcome.gain:
             self._improve(run.outcome, point.schedule, found)
-            self._keep(run, point.schedule, found)
+            self._records.keep(self._record(run, point.schedule, found))
 
     def _compare(
         self, measurer: Measurer, run: _Run, candidate: CompiledKernel, rounds: int
@@ -231,8 +237,8 @@ class Tuner:
         outcome.schedule = schedule
         outcome.best_ns, outcome.baseline_ns = found.nanoseconds, found.baseline_nanoseconds
 
-    def _keep(self, run: _Run, schedule: str, found: Measurement) -> None:
-        record = Record(
+    def _record(self, run: _Run, schedule: str, found: Measurement) -> Record:
+        return Record(
             str(run.kernel),
             str(self._target),
             self._version,
@@ -241,4 +247,3 @@ class Tuner:
             found.baseline_nanoseconds,
             now(),
         )
-        self._records.keep(record)

@@ -143,8 +143,8 @@ SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, 1.0])
 def test_equal_arrays_are_the_same() -> None:
     for dtype in (F32, BF16):
         check_same("y", dtype, SPECIAL.astype(dtype.numpy), SPECIAL.astype(dtype.numpy))
-    rounded = np.array([1.0, -2e-6, 100.0], np.float32)
-    check_same("y", F32, rounded, np.array([1.0002, 0.0, 100.05], np.float32))
+    rounded = np.array([1.0, -2e-3, 100.0], np.float32)
+    check_same("y", F32, rounded, np.array([1.0002, 0.0, 100.009], np.float32))
     check_same("y", I32, np.arange(4), np.arange(4))
     check_same("y", F32, np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32))
 
@@ -157,6 +157,8 @@ def wrong_pairs() -> Iterator[tuple[DType, np.ndarray, np.ndarray]]:
         if not np.array_equal(changed, base, equal_nan=True):
             yield F32, changed, base
     yield F32, np.float32([1.01, 5]), np.float32([1, 5])
+    yield F32, np.float32([100.02, 5]), np.float32([100, 5])
+    yield F32, np.float32([1e-30, 0]), np.float32([0, 0])
     yield I32, np.array([1, 2]), np.array([1, 3])
 
 

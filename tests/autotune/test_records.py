@@ -208,6 +208,36 @@ def test_a_place_that_cannot_be_used(
     assert "The default schedules are used." in warning
 
 
+def long_name(path: Path) -> Path:
+    path.parent.mkdir()
+    return path.with_name("x" * 300)
+
+
+def no_place_for_damage(path: Path) -> Path:
+    """A damaged file that cannot be set aside."""
+    keep(path, RECORD)
+    damage_start(path)
+    Path(f"{path}.lock").mkdir()
+    return path
+
+
+@pytest.mark.parametrize("make", [long_name, no_place_for_damage])
+def test_compiling_goes_on_where_the_system_refuses(
+    path: Path, product: Kernel, native: Target, make: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = make(path)
+    with pytest.raises(CacheError, match="cannot be used"):
+        found(refused)
+    with caplog.at_level(logging.WARNING, "tilewright"):
+        assert stored_schedules({product.name: product}, native, "1.0", refused) == {}
+    assert ["The default schedules are used." in m for m in caplog.messages] == [True]
+
+
+def test_a_name_below_a_file_is_no_file(path: Path) -> None:
+    keep(path, RECORD)
+    assert found(path / "below") is None
+
+
 @pytest.mark.parametrize(
     ("column", "value"),
     [

@@ -6,12 +6,14 @@ from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.autotune.conftest import candidate_of
 from tilewright.autotune import tuner as tuner_module
 from tilewright.autotune.measure import Measurement, Measurer
 from tilewright.autotune.records import Record, ScheduleRecords
+from tilewright.autotune.space import Space
 from tilewright.autotune.tuner import KernelTask, Tuner
 from tilewright.codegen.kernels import CompiledKernel
 from tilewright.ir.loop import Kernel
@@ -72,7 +74,30 @@ def test_what_is_better_is_kept(
     # The next job begins with it, and finds nothing that is better still.
     (again,) = Tuner(native, "1.0", records, seed=1).tune([task], 2)
     assert again.schedule == kept.schedule and again.trials == 2
-    assert records.find(str(task.kernel), str(native), "1.0") == kept
+    revised = records.find(str(task.kernel), str(native), "1.0")
+    assert revised is not None and replace(revised, written=kept.written) == kept
+
+
+@pytest.mark.parametrize("today", [1000.0, 900.0])
+def test_a_record_that_claims_too_much_keeps_nothing_out(
+    task: KernelTask,
+    default: CompiledKernel,
+    native: Target,
+    records: ScheduleRecords,
+    monkeypatch: pytest.MonkeyPatch,
+    today: float,
+) -> None:
+    point = Space(task.kernel, native, default.template).draw(np.random.default_rng(99))
+    assert point is not None
+    claim = Record(str(task.kernel), str(native), "1.0", point.schedule, 10.0, 100.0, "now")
+    records.keep(claim)
+    fake_times(monkeypatch, {point.schedule: today}, 500.0)
+    (outcome,) = Tuner(native, "1.0", records).tune([task], 0)
+    assert outcome.gain == 1000.0 / today
+    assert [r.gain for r in records] == ([] if today == 1000.0 else [1000.0 / today])
+    records.revise(claim)
+    (outcome,) = Tuner(native, "1.0", records).tune([task], 2)
+    assert [(r.schedule, r.gain) for r in records] == [(outcome.schedule, 2.0)]
 
 
 def test_noise_is_not_kept(
