@@ -58,8 +58,7 @@ def collapse_axes(c: Computation) -> Computation:
         c = _merge(c, *pair)
 
 
-# --- unit axes
-# --------------------------------------------------------------------------------------
+# --- unit axes ---
 
 
 def _drop_unit_axes(c: Computation) -> Computation:
@@ -136,8 +135,7 @@ def _rebuild(
     )
 
 
-# --- joining
-# ----------------------------------------------------------------------------------------
+# --- joining ---
 
 
 def _find_pair(c: Computation) -> tuple[_Classes, object, object] | None:

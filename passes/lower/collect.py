@@ -9,12 +9,11 @@ an argument of the kernel.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from tilewright.ir.buffer import Buffer, buffer
 from tilewright.ir.errors import PassError
 from tilewright.ir.expr import Const, Expr, Read, Scalar, Var, const
 from tilewright.ir.graph import ConstantStore, Graph, Node, Value, constant_array
+from tilewright.ir.op import Array
 from tilewright.ir.simplify import rewrite, substitute
 from tilewright.ir.stage import Stage
 
@@ -72,7 +71,7 @@ def _collect_graph(graph: Graph, operands: list[Value], constants: ConstantStore
         array = constant_array(node.results[0], constants) if node.results else None
         if array is not None:
             b = buffer(f"c{len(buffers)}", node.result.type)
-            if array.size and np.all(array.reshape(-1)[0] == array):
+            if _is_uniform(array):
                 literals[b] = const(array.reshape(-1)[0].item(), b.dtype)
             else:
                 inputs.append(b)
@@ -89,6 +88,13 @@ def _collect_graph(graph: Graph, operands: list[Value], constants: ConstantStore
     return Computation(literal, tuple(inputs), outputs, tuple(arguments))
 
 
+def _is_uniform(array: Array) -> bool:
+    """True if all elements are the same number; 0.0 and -0.0 are two."""
+    flat = array.reshape(-1)
+    alike = flat.size > 0 and flat.tobytes() == flat[:1].tobytes() * flat.size
+    return bool(alike and flat[0] == flat[0])
+
+
 def with_literals(stage: Stage, literals: Mapping[Buffer, Expr]) -> Stage:
     """Replace reads of the given buffers, whatever the index, by a literal."""
 
@@ -99,9 +105,13 @@ def with_literals(stage: Stage, literals: Mapping[Buffer, Expr]) -> Stage:
 
 
 def map_stage_expressions(stage: Stage, on_expr: Callable[[Expr], Expr]) -> Stage:
-    """The stage with its init and value expressions mapped; domain and targets stay."""
-    init, values = (tuple(on_expr(e) for e in items) for items in (stage.init, stage.values))
-    return stage.replace(init=init, values=values)
+    """The stage with its values, starts and targets (a scatter reads those) mapped; its domain
+    stays.
+    """
+    targets, init, values = (
+        tuple(on_expr(e) for e in items) for items in (stage.targets, stage.init, stage.values)
+    )
+    return stage.replace(targets=targets, init=init, values=values)
 
 
 class _Names:
@@ -110,13 +120,17 @@ class _Names:
     """
 
     def __init__(self) -> None:
-        self._taken: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
+        self._taken: set[str] = set()
         self._buffers = 0
 
     def _fresh(self, name: str) -> str:
-        count = self._taken.get(name, 0)
-        self._taken[name] = count + 1
-        return name if count == 0 else f"{name}{count}"
+        fresh = name
+        while fresh in self._taken:
+            self._counts[name] = self._counts.get(name, 0) + 1
+            fresh = f"{name}{self._counts[name]}"
+        self._taken.add(fresh)
+        return fresh
 
     def unique(self, stages: tuple[Stage, ...], known: tuple[Buffer, ...]) -> tuple[Stage, ...]:
         """The stages renamed; buffers in ``known`` keep their names."""

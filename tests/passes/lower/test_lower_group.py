@@ -2,34 +2,18 @@
 """Lowering: which stages, axes, symbols and names a group's kernel has."""
 
 import numpy as np
+from computations import Region
 
-from tilewright.ir.dtypes import F32
+from tilewright.ir.dtypes import F32, I64
 from tilewright.ir.expr import Symbol
-from tilewright.ir.graph import Builder, ConstantStore, Graph, Node, Value
+from tilewright.ir.graph import Builder, ConstantStore, Graph, Value
 from tilewright.ir.ops import Add, Cumsum, Exp, Matmul, Mul, Neg, ScatterElements, Transpose
-from tilewright.ir.ops.group import Group
-from tilewright.ir.types import TensorType, tensor
+from tilewright.ir.simplify import evaluate
+from tilewright.ir.types import tensor
 from tilewright.passes.lower.kernel import lower_group
 from tilewright.passes.lower.work import work_estimate
 
 B, S = Symbol("batch", 1, 64, 1, 2), Symbol("seq", 1, 512, 1, 128)
-
-
-class Region:
-    """A group under construction: call it with ops, then ask for the node."""
-
-    def __init__(self, *types: TensorType) -> None:
-        self.store = ConstantStore()
-        self.graph = Graph("elementwise")
-        self.graph.inputs = [Value(t, f"x{i}") for i, t in enumerate(types)]
-        self.build = Builder(self.graph, self.store, "Node_1")
-
-    def node(self, *outputs: Value) -> Node:
-        self.graph.set_outputs(outputs)
-        operands = [Value(v.type) for v in self.graph.inputs]
-        outer = Builder(Graph("main"), self.store, "Node_1")
-        types = [v.type for v in outputs]
-        return outer.add_typed(Group("elementwise"), operands, types, (self.graph,))
 
 
 def test_maps_merge_and_axes_join() -> None:
@@ -89,8 +73,6 @@ def test_scans_and_scatters_have_plain_nests() -> None:
     scan = builder.add(Cumsum(1, False, False), Value(tensor(F32, (3, 5))))
     text = str(lower_group(scan, builder.constants).kernel)
     assert "stage scan" in text and "@register" in text
-    from tilewright.ir.dtypes import I64
-
     values = [Value(tensor(F32, (4, 3))), Value(tensor(I64, (2, 3))), Value(tensor(F32, (2, 3)))]
     scatter = builder.add(ScatterElements(0, "add"), *values)
     kernel = lower_group(scatter, builder.constants).kernel
@@ -102,7 +84,5 @@ def test_work_grows_with_the_points() -> None:
     values = Value(tensor(F32, (S, 64))), Value(tensor(F32, (64, 64)))
     kernel = lower_group(builder.add(Matmul(), *values), builder.constants).kernel
     work = work_estimate(kernel)
-    from tilewright.ir.simplify import evaluate
-
     small, large = (evaluate(work, {"n0": n}) for n in (10, 100))
     assert 9 * small <= large <= 11 * small
