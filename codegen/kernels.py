@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import struct
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -165,11 +166,13 @@ def _result(kernel: Kernel, answer: Answer, cached: bool) -> CompiledKernel:
 
 
 _pools: list[WorkerPool] = []
+_pools_lock = threading.Lock()
 
 
 def _pool() -> WorkerPool:
     """The pool of this process; a forked child gets its own."""
-    if not _pools or _pools[-1].process_id != os.getpid():
-        command = module_command("tilewright.codegen.kernel_worker")
-        _pools[:] = [WorkerPool(command, max(1, available_cores()))]
-    return _pools[0]
+    with _pools_lock:
+        if not _pools or _pools[-1].process_id != os.getpid():
+            command = module_command("tilewright.codegen.kernel_worker")
+            _pools[:] = [WorkerPool(command, max(1, available_cores()))]
+        return _pools[0]

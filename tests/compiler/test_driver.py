@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver: what it reports, what it dumps, and what its options change."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import tilewright
+from tilewright.driver import Build, CompileOptions, build
+from tilewright.ir.loop_parser import parse_host, parse_kernel
+from tilewright.ir.target import parse_target
+from tilewright.passes.schedule.schedule import apply, parse_schedule
+from tilewright.pipeline import GRAPH_PASSES
+
+V3 = parse_target("x86-64-v3,cores=2")
+PHASES = ["import", "graph passes", "lower", "kernels", "host program", "link"]
+
+
+@pytest.fixture(scope="module")
+def layers() -> onnx.ModelProto:
+    """Three products of one form, one after the other, and a softmax."""
+    rng = np.random.default_rng(0)
+    weights = [
+        helper.make_tensor(f"w{i}", TensorProto.FLOAT, [8, 8], rng.standard_normal(64).tolist())
+        for i in range(3)
+    ]
+    nodes = [
+        helper.make_node("MatMul", [f"h{i}", f"w{i}"], [f"h{i + 1}"], name=f"layer{i}")
+        for i in range(3)
+    ]
+    nodes.append(helper.make_node("Softmax", ["h3"], ["y"], name="last", axis=1))
+    x = helper.make_tensor_value_info("h0", TensorProto.FLOAT, ["n", 8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 8])
+    graph = helper.make_graph(nodes, "layers", [x], [y], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A compile cache that the first build of this module fills."""
+    return tmp_path_factory.mktemp("driver")
+
+
+@pytest.fixture(scope="module")
+def dumped(folder: Path) -> Path:
+    return folder / "ir"
+
+
+@pytest.fixture(scope="module")
+def first(layers: onnx.ModelProto, folder: Path, dumped: Path) -> Build:
+    options = CompileOptions(cache_dir=folder / "cache", dump_ir=dumped, verify=True)
+    return build(layers, V3, options=options)
+
+
+# --- the report ---
+
+
+def test_phases_and_passes_are_reported_in_order(first: Build) -> None:
+    assert [name for name, _ in first.report.phases] == PHASES
+    assert all(seconds >= 0 for _, seconds in first.report.phases)
+    assert [row.name for row in first.report.passes] == list(GRAPH_PASSES)
+    assert first.report.passes[-1].changed
+    assert all(row.nodes > 0 for row in first.report.passes)
+
+
+def test_one_row_for_each_form(first: Build) -> None:
+    rows = first.report.kernels
+    assert len({row.name for row in rows}) == len(rows) == 2
+    product, softmax = rows
+    assert (product.launches, softmax.launches) == (3, 1)
+    assert "layer0" in product.origin and "last" in softmax.origin
+    assert (product.template, softmax.template) == ("tiled", "rows")
+    for row in rows:
+        assert parse_schedule(row.schedule) and row.proof_ms > 0 and not row.cached
+    assert [call.name for call in first.manifest.kernels] == [product.name] * 3 + [softmax.name]
+
+
+def test_rows_from_the_cache_say_so(first: Build, layers: onnx.ModelProto, folder: Path) -> None:
+    again = build(layers, V3, options=CompileOptions(cache_dir=folder / "cache"))
+    assert all(row.cached for row in again.report.kernels)
+    for old, new in zip(first.report.kernels, again.report.kernels, strict=True):
+        assert (new.name, new.launches, new.schedule) == (old.name, old.launches, old.schedule)
+    assert again.to_bytes() == first.to_bytes()
+
+
+def test_progress_counts_the_forms(layers: onnx.ModelProto, folder: Path, first: Build) -> None:
+    told: list[tuple[str, int, int]] = []
+    options = CompileOptions(cache_dir=folder / "cache")
+    build(layers, V3, options=options, progress=lambda *step: told.append(step))
+    assert told[-1] == ("kernels", 2, 2)
+
+
+# --- dumps ---
+
+
+def test_a_graph_after_each_pass_is_dumped(first: Build, dumped: Path) -> None:
+    graphs = sorted(p.name for p in dumped.glob("[0-9][0-9]-*.ir"))
+    assert graphs == [f"{i:02d}-{name}.ir" for i, name in enumerate(GRAPH_PASSES, 1)]
+    last = (dumped / graphs[-1]).read_text()
+    assert last.startswith("// after fuse") and last.count("group(") == 4
+    for name, row in zip(graphs, first.report.passes, strict=True):
+        head = (dumped / name).read_text().split("\n", 1)[0]
+        assert head.endswith("(unchanged)") is not row.changed
+
+
+def test_kernels_and_their_schedules_are_dumped(first: Build, dumped: Path) -> None:
+    files = sorted(dumped.glob("kernel-*.ir"))
+    assert [p.stem for p in files] == [
+        f"kernel-{i:03d}-{row.name}" for i, row in enumerate(first.report.kernels, 1)
+    ]
+    for path, row in zip(files, first.report.kernels, strict=True):
+        text = path.read_text()
+        assert text.startswith(f"// {row.origin}\n")
+        plain, schedule, scheduled = re.split(r"\n// schedule: (.*)\n", text.split("\n", 1)[1])
+        assert schedule == row.schedule
+        assert apply(parse_kernel(plain), parse_schedule(schedule)) is parse_kernel(scheduled)
+
+
+def test_the_host_program_is_dumped(first: Build, dumped: Path) -> None:
+    text = (dumped / "host.ir").read_text()
+    assert str(parse_host(text)) == text.strip()
+    for row in first.report.kernels:
+        assert len(re.findall(rf"\b{row.name}\b", text)) >= row.launches
+    assert {p.name for p in dumped.iterdir() if not p.match("[0-9k]*")} == {"host.ir"}
+
+
+def test_nothing_is_dumped_unless_asked(
+    layers: onnx.ModelProto, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    build(layers, V3, options=CompileOptions(cache_dir=folder / "cache"))
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- options ---
+
+
+def test_disabled_passes_do_not_run(pair: onnx.ModelProto, folder: Path, tmp_path: Path) -> None:
+    off = frozenset({"assign-layout", "canonicalize"})
+    options = CompileOptions(disabled=off, cache_dir=folder / "cache", dump_ir=tmp_path / "ir")
+    done = build(pair, V3, options=options)
+    assert [r.name for r in done.report.passes] == [n for n in GRAPH_PASSES if n not in off]
+    assert not list((tmp_path / "ir").glob("*canonicalize*"))
+
+
+def test_the_model_is_right_whatever_is_disabled(layers: onnx.ModelProto, folder: Path) -> None:
+    optional = frozenset(GRAPH_PASSES) - {"decompose", "materialize-outputs", "fuse"}
+    x = np.random.default_rng(1).standard_normal((5, 8)).astype(np.float32)
+    options = CompileOptions(disabled=optional, cache_dir=folder / "cache")
+    plain = tilewright.compile(layers, options=options)
+    full = tilewright.compile(layers, options=CompileOptions(cache_dir=folder / "cache"))
+    np.testing.assert_allclose(plain(x), full(x), rtol=1e-5, atol=1e-6)
+
+
+def test_without_a_cache_all_is_compiled_again(
+    layers: onnx.ModelProto, first: Build, tmp_path: Path
+) -> None:
+    options = CompileOptions(cache=False, cache_dir=tmp_path / "cache")
+    for _ in range(2):
+        done = build(layers, V3, options=options)
+        assert not any(row.cached for row in done.report.kernels)
+    assert not (tmp_path / "cache").exists()
+    assert done.to_bytes() == first.to_bytes()
+
+
+def test_the_artifact_says_how_it_was_built(
+    layers: onnx.ModelProto, folder: Path, tmp_path: Path
+) -> None:
+    options = CompileOptions("strict", cache_dir=folder / "cache")
+    done = build(layers, V3, {"h0": (3, 8)}, options)
+    done.save(tmp_path / "layers.tw")
+    assert (tmp_path / "layers.tw").read_bytes() == done.to_bytes()
+    assert done.manifest.numerics == "strict" and done.manifest.target.cores == 2
+    assert [p.shape for p in (*done.manifest.inputs, *done.manifest.outputs)] == [(3, 8)] * 2
