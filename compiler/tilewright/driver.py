@@ -31,8 +31,9 @@ from tilewright.codegen.link import link_image
 from tilewright.codegen.llvm.compile import compile_many
 from tilewright.codegen.llvm.host import EmittedHost, emit_host
 from tilewright.frontends import import_model
+from tilewright.ir.errors import PassError
 from tilewright.ir.expr import UNBOUNDED, Const, Expr, Symbol
-from tilewright.ir.graph import Module, Node, Value
+from tilewright.ir.graph import Constant, Module, Node, Value
 from tilewright.ir.layout_data import pack
 from tilewright.ir.loop import HostProgram
 from tilewright.ir.ops.group import Group
@@ -50,6 +51,7 @@ from tilewright.passes.manager import (
     Verify,
     run_passes,
 )
+from tilewright.passes.op_kinds import is_alias
 from tilewright.pipeline import graph_passes
 from tilewright.version import VERSION
 
@@ -190,7 +192,16 @@ def build_module(
 
 
 def lower_groups(module: Module) -> list[Lowered]:
-    """The kernels of all groups of a module, in the order of their launches."""
+    """The kernels of all groups of a module, in the order of their launches.
+
+    PassError if a node that computes is in no group.
+    """
+    for node in module.graph.nodes:
+        if not (isinstance(node.op, Constant | Group) or is_alias(node)):
+            raise PassError(
+                f"Node '{node.op.name}' of '{node.origin}' is in no group, so it has no kernel. "
+                "Leave the pass 'fuse' on."
+            )
     return [lower_group(n, module.constants) for n in module.graph.nodes if isinstance(n.op, Group)]
 
 

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 
 import tilewright
 from tilewright.driver import Build, CompileOptions, build
+from tilewright.ir.errors import PassError
 from tilewright.ir.loop_parser import parse_host, parse_kernel
 from tilewright.ir.target import parse_target
 from tilewright.passes.schedule.schedule import apply, parse_schedule
@@ -154,6 +155,14 @@ def test_the_model_is_right_whatever_is_disabled(layers: onnx.ModelProto, folder
     plain = tilewright.compile(layers, options=options)
     full = tilewright.compile(layers, options=CompileOptions(cache_dir=folder / "cache"))
     np.testing.assert_allclose(plain(x), full(x), rtol=1e-5, atol=1e-6)
+
+
+def test_fusion_cannot_be_left_out(layers: onnx.ModelProto) -> None:
+    told = (
+        r"Node 'matmul' of '.*layer0.*' is in no group, so it has no kernel\. Leave the pass 'fuse'"
+    )
+    with pytest.raises(PassError, match=told):
+        build(layers, V3, options=CompileOptions(disabled=frozenset({"fuse"})))
 
 
 def test_without_a_cache_all_is_compiled_again(

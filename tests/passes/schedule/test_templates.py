@@ -7,12 +7,23 @@ import numpy as np
 import pytest
 
 from tilewright.ir.dtypes import F32
-from tilewright.ir.expr import Symbol
+from tilewright.ir.expr import Symbol, index
 from tilewright.ir.graph import Builder, ConstantStore, Graph, Node, Value
 from tilewright.ir.interpreter.loops import interpret_kernel
 from tilewright.ir.layout import Layout, channels_last
 from tilewright.ir.op import Op
-from tilewright.ir.ops import Add, Concat, Conv, LayerNorm, Matmul, MaxPool, ReduceMean, Softmax
+from tilewright.ir.ops import (
+    Add,
+    AvgPool,
+    Concat,
+    Conv,
+    LayerNorm,
+    Matmul,
+    MaxPool,
+    ReduceMean,
+    Resize,
+    Softmax,
+)
 from tilewright.ir.simplify import evaluate
 from tilewright.ir.target import parse_target
 from tilewright.ir.types import TensorType, tensor
@@ -52,6 +63,10 @@ CASES: dict[str, tuple[Op, tuple[TensorType, ...], Layout | None, str]] = {
     "max pool": (
         MaxPool((3, 3), (2, 2), (1, 1, 1, 1), (1, 1), False), (image(8, 9, 9),), LAST, "tiled",
     ),
+    "average pool": (
+        AvgPool((2, 3), (1, 2), (0, 1, 1, 0), (1, 1), False, False), (image(8, 5, 8),), LAST,
+        "tiled",
+    ),
     "global pool": (ReduceMean((2, 3), True), (image(24, 3, 4),), LAST, "tiled"),
     "softmax": (Softmax(1), (tensor(F32, (5, N)),), None, "rows"),
     "layer norm": (
@@ -59,6 +74,15 @@ CASES: dict[str, tuple[Op, tuple[TensorType, ...], Layout | None, str]] = {
         "rows",
     ),
     "broadcast": (Add(), (tensor(F32, (N, 12)), tensor(F32, (12,))), None, "elementwise"),
+    "broadcast both ways": (
+        Add(), (tensor(F32, (N, 1, 8)), tensor(F32, (5, 1))), None, "elementwise",
+    ),
+    "resize to nearest": (
+        Resize(tuple(map(index, (1, 5, 7, 6)))), (image(5, 4, 3),), LAST, "elementwise",
+    ),
+    "resize linearly": (
+        Resize(tuple(map(index, (1, 5, 7, 6))), "linear"), (image(5, 4, 3),), LAST, "maps",
+    ),
     "concat": (Concat(1), (image(8, 3, 3), image(5, 3, 3)), LAST, "elementwise"),
 }  # fmt: skip
 
