@@ -190,7 +190,6 @@ def _with_new_constants(text: str, module: Module, given: dict[str, Array]) -> s
 
 
 def _run_schedule(body: str, steps: str, header: Header, constants: ConstantStore) -> str:
-    import tilewright.passes.schedule.steps  # noqa: F401
     from tilewright.passes.schedule.schedule import apply, parse_schedule
 
     kernel = parse_kernel(body)

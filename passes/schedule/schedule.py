@@ -10,6 +10,7 @@ Text: steps separated by ``;`` or newlines: ``split(e_m, 6); vectorize(e_n); com
 register)``.
 """
 
+import importlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -80,20 +81,24 @@ def schedule_text(schedule: Iterable[Step], separator: str = "; ") -> str:
 
 def parse_schedule(text: str) -> Schedule:
     """Read a schedule back; ScheduleError names the step that does not parse."""
+    known = registered_steps()
     steps: list[Step] = []
     for part in re.split(r"[;\n]", text):
         if not part.strip():
             continue
         match = _CALL.fullmatch(part)
-        if match is None or match[1] not in Step.registry:
-            known = ", ".join(sorted(Step.registry))
-            raise ScheduleError(f"'{part.strip()}' is not a schedule step; the steps are {known}.")
-        steps.append(
-            _build(
-                Step.registry[match[1]], [a.strip() for a in match[2].split(",") if a.strip()], part
-            )
-        )
+        if match is None or match[1] not in known:
+            names = ", ".join(sorted(known))
+            raise ScheduleError(f"'{part.strip()}' is not a schedule step; the steps are {names}.")
+        words = [a.strip() for a in match[2].split(",") if a.strip()]
+        steps.append(_build(known[match[1]], words, part))
     return tuple(steps)
+
+
+def registered_steps() -> dict[str, type[Step]]:
+    """The registry, with every step of this package loaded."""
+    importlib.import_module("tilewright.passes.schedule.steps")
+    return Step.registry
 
 
 def _build(step: type[Step], words: list[str], text: str) -> Step:

@@ -3,7 +3,6 @@
 
 import pytest
 
-import tilewright.passes.schedule.steps  # noqa: F401  The steps register by being imported.
 from tilewright.codegen.gpu.cuda import Cuda
 from tilewright.codegen.gpu.dialect import Dialect
 from tilewright.codegen.gpu.kernel import kernel_source

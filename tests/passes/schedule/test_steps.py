@@ -6,6 +6,8 @@ and random steps.
 import importlib
 import random
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
 
@@ -161,6 +163,16 @@ def test_refusals(kernel: Kernel, text: str, message: str) -> None:
 def test_text_that_is_no_schedule(text: str, message: str) -> None:
     with pytest.raises(ScheduleError, match=re.escape(message)):
         parse_schedule(f"unroll(i); {text}")
+
+
+def test_text_is_read_by_a_process_that_has_imported_nothing_else() -> None:
+    code = (
+        "from tilewright.passes.schedule.schedule import parse_schedule, schedule_text\n"
+        "print(schedule_text(parse_schedule('split(i, 4); synchronize()')))"
+    )
+    command = [sys.executable, "-c", code]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert ran.stdout == "split(i, 4); synchronize()\n"
 
 
 def test_stored_schedule_may_not_make_endless_code() -> None:
