@@ -93,7 +93,7 @@ def _rebuild(
     axis_groups: dict[Var, tuple[Var, Expr]],
 ) -> Computation:
     """The computation over other buffers; ``axis_groups`` maps an axis to (new axis, its value in
-    terms of it).
+    terms of it). Of the axes that one replaces, the one whose value it is keeps its place.
     """
     memo: dict[Buffer, Buffer] = {}
 
@@ -112,8 +112,8 @@ def _rebuild(
         return None
 
     def axes(items: tuple[Var, ...]) -> tuple[Var, ...]:
-        kept = (axis_groups[v][0] if v in axis_groups else v for v in items if v.extent is not ONE)
-        return tuple(dict.fromkeys(kept))
+        pairs = (axis_groups.get(v, (v, v)) for v in items if v.extent is not ONE)
+        return tuple(new for new, value in pairs if value is new)
 
     def rebuilt(s: Stage) -> Stage:
         def exprs(items: Iterable[Expr]) -> tuple[Expr, ...]:

@@ -154,7 +154,7 @@ class Matcher:
         """The logical cell that a block writes; a data-dependent one in terms of the block's
         reads.
         """
-        if instance.part == "init":
+        if instance.part == "init" and stage.kind != "reduce":
             return instance.point
         known: dict[Expr, Expr] = dict(zip(axes_of(stage, instance.part), instance.point))
         cell = tuple(substitute(t, known) for t in stage.targets)

@@ -38,6 +38,13 @@ JOINED = {
         ["map a(i in 32) -> t[i] = exp(x[i])",
          "map b(k in 32, m in 5) -> y[k, m] = (t[k] * z[m])"],
     ),
+    "axes that a reduction keeps, in the order of the cells that it writes": (
+        """(x: f32[1,8,5,4]{0,2,3,1}) -> (y: f32[1,8,3,4]{0,2,3,1}) {
+        stage reduce s(n in 1, c in 8, h in 3, w in 4; k in 3) -> y[n, c, h, w]
+          : acc = f32(0.0) then (acc + x[n, c, h + k, w]) }""",
+        ["reduce s(h in 3, w in 32; k in 3) -> y[h, w] "
+         ": acc = f32(0.0) then (acc + x[h + k, w])"],
+    ),
     "unit axes go": (
         """(x: f32[1,8,1]) -> (y: f32[8,1,1]) {
         stage map a(i in 8, j in 1, k in 1) -> y[i, j, k] = neg(x[j, i, k]) }""",

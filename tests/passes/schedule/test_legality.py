@@ -430,3 +430,26 @@ def test_blocks_must_name_stages_and_bound_variables() -> None:
     )
     with pytest.raises(ScheduleError, match=r"names stage 'plus', .*; it has 'add'"):
         prove(renamed)
+
+
+TRANSPOSED = """
+kernel @transposed(x: f32[4,4,5]) -> (y: f32[4,4]) {
+  stage reduce sum(i in 4, j in 4; k in 5) -> y[j, i] : acc = f32(0.0) then (acc + x[i, j, k])
+  for a in 4 serial { for b in 4 serial { block sum.init(a, b) { y[b, a] = f32(0.0) } } }
+  for i in 4 serial { for j in 4 serial { for k in 5 serial {
+    block sum.update(i, j, k) { y[j, i] = (y[j, i] + x[i, j, k]) } } } }
+}
+"""
+
+
+@pytest.mark.parametrize("thorough", [False, True])
+def test_a_reduction_may_write_its_cells_in_another_order(thorough: bool) -> None:
+    prove(parse_kernel(TRANSPOSED), thorough=thorough)
+    for right, wrong in (
+        ("block sum.init(a, b) { y[b, a]", "block sum.init(a, b) { y[a, b]"),
+        ("{ y[j, i] = (y[j, i] +", "{ y[i, j] = (y[i, j] +"),
+    ):
+        broken = TRANSPOSED.replace(right, wrong)
+        assert broken != TRANSPOSED
+        with pytest.raises(ScheduleError):
+            prove(parse_kernel(broken), thorough=thorough)
