@@ -14,6 +14,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,16 @@ def image(shape: tuple[int, ...], options: Options, rng: np.random.Generator) ->
     pixels = (pixels - mean) / std
     stack = np.stack([np.roll(pixels, (3 * i, 5 * i), axis=(0, 1)) for i in range(batch)])
     return np.ascontiguousarray(stack if channels_last else np.moveaxis(stack, 3, 1))
+
+
+def digits(shape: tuple[int, ...], options: Options, rng: np.random.Generator) -> Array:
+    """Handwritten digits of 8 x 8 pixels in [0, 1], float32: the samples that the package ships,
+    over and over.
+    """
+    source = resources.files("tilewright") / "data" / "digits_samples.npz"
+    with source.open("rb") as file, np.load(file) as samples:
+        images = samples["images"]
+    return np.resize(images, shape)
 
 
 def token_ids(shape: tuple[int, ...], options: Options, rng: np.random.Generator) -> Array:
@@ -153,7 +164,7 @@ def file_bytes(shape: tuple[int, ...], options: Options, rng: np.random.Generato
 
 RECIPES: Mapping[str, Recipe] = {
     function.__name__: function
-    for function in (noise, image, token_ids, token_mask, segments, audio, file_bytes)
+    for function in (noise, image, digits, token_ids, token_mask, segments, audio, file_bytes)
 }
 
 
