@@ -29,6 +29,7 @@ from tilewright.ir.expr import (
 )
 from tilewright.ir.graph import Module, Node
 from tilewright.ir.loop import Require, shape_buffer
+from tilewright.ir.op import Requirement
 from tilewright.ir.simplify import cast, compare, floordiv, is_nonnegative, mod
 
 Bindings = list[tuple[Symbol, Expr]]
@@ -133,20 +134,26 @@ def _named(dim: _Dim, symbol: Symbol) -> str:
 def graph_checks(module: Module) -> list[Require]:
     """The conditions under which the nodes of the graph, those in groups too, fit a call's shapes.
 
-    They are the requirements of each op, and that no dim of a result is negative.
+    They are the requirements of each op, which tell best what is wrong, then that no dim of a
+    result is negative.
     """
+    nodes = list(module.graph.walk())
+    needed = [(n, r) for n in nodes if not n.regions for r in _requirements(n)]
+    needed += [(n, r) for n in nodes for r in _dims_are_sizes(n)]
     found: dict[Expr, Require] = {}
-    for node in module.graph.walk():
-        where = _plain(node.origin or node.op.name)
-        needed = [] if node.regions else node.op.requirements([v.type for v in node.operands])
-        for condition, problem, values in (*needed, *_dims_are_sizes(node)):
-            if condition is not TRUE:
-                text = f"Node '{where}': {_named_values(problem, values)}"
-                found.setdefault(condition, Require(condition, text, values))
+    for node, (condition, problem, values) in needed:
+        if condition is not TRUE:
+            where = _plain(node.origin or node.op.name)
+            text = f"Node '{where}': {_named_values(problem, values)}"
+            found.setdefault(condition, Require(condition, text, values))
     return list(found.values())
 
 
-def _dims_are_sizes(node: Node) -> Iterator[tuple[Expr, str, tuple[Expr, ...]]]:
+def _requirements(node: Node) -> tuple[Requirement, ...]:
+    return node.op.requirements([v.type for v in node.operands])
+
+
+def _dims_are_sizes(node: Node) -> Iterator[Requirement]:
     for value in node.results:
         for dim in value.type.shape:
             if not is_nonnegative(dim):

@@ -24,6 +24,7 @@ from tilewright.ir.ops.windows import (
     Window,
     check_fit,
     check_windows,
+    fit_requirements,
     make_windows,
     pad_stage,
 )
@@ -88,7 +89,7 @@ class Conv(Op):
             whole = floordiv(w.shape[0], self.groups) * self.groups
             message = f"The output channels {{0}} do not divide into {self.groups} groups."
             found += equal_requirement(w.shape[0], whole, message)
-        return found
+        return found + fit_requirements(self.windows(w.shape[2:]), x.shape[2:])
 
     def reference(self, *operands: Array) -> tuple[Array, ...]:
         x, w = widened(operands[0]), widened(operands[1])

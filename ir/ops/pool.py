@@ -29,7 +29,7 @@ from tilewright.ir.expr import (
     mul,
 )
 from tilewright.ir.layout import channels_last
-from tilewright.ir.op import Array, Op, Sample
+from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.domain import FLOATS, NUMERIC, accumulator_dtype, axes, scratch, zero
 from tilewright.ir.ops.elementwise import widened
 from tilewright.ir.ops.shapes import expect_dtype, product
@@ -38,6 +38,7 @@ from tilewright.ir.ops.windows import (
     Window,
     check_fit,
     check_windows,
+    fit_requirements,
     make_windows,
     pad_stage,
     positions_inside,
@@ -88,6 +89,9 @@ class _Pool(Op):
         check_fit(self, windows, x.shape[2:])
         spatial = (w.count(d) for w, d in zip(windows, x.shape[2:], strict=True))
         return tensor(x.dtype, (*x.shape[:2], *spatial))
+
+    def requirements(self, operands: Sequence[TensorType]) -> tuple[Requirement, ...]:
+        return fit_requirements(self.windows(), operands[0].shape[2:])
 
     def gathered(self, x: Array, fill: float) -> Array:
         """All windows of ``x``, padded by ``fill``, along new trailing axes, one for each spatial

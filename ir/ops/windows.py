@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import ONE, ZERO, Expr, Read, index
-from tilewright.ir.op import Op
+from tilewright.ir.op import Op, Requirement
 from tilewright.ir.ops.domain import axes, scratch
 from tilewright.ir.simplify import (
     ceildiv,
@@ -109,6 +109,18 @@ def check_fit(op: Op, windows: Sequence[Window], spatial: Sequence[Expr]) -> Non
             f"A window of {window.reach} elements does not fit spatial dim {position} of {extent} "
             f"with pads {window.begin} and {window.end}.",
         )
+
+
+def fit_requirements(windows: Sequence[Window], spatial: Sequence[Expr]) -> tuple[Requirement, ...]:
+    """That each dim, with its padding, holds a window, where that is not known."""
+    found: list[Requirement] = []
+    for window, extent in zip(windows, spatial, strict=True):
+        padded = extent + (window.begin + window.end)
+        if not known_le(window.reach, padded):
+            message = "A window of {0} elements does not fit a dim of {1}, its pads included."
+            condition = compare("ge", padded, window.reach)
+            found.append((condition, message, (window.reach, padded)))
+    return tuple(found)
 
 
 def make_windows(

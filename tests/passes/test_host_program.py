@@ -7,7 +7,7 @@ from tilewright.ir.expr import ONE, ZERO, Symbol, index
 from tilewright.ir.graph import Builder, Graph, Module, Value
 from tilewright.ir.loop import HostProgram, Launch, Output, Place, Require, walk
 from tilewright.ir.loop_parser import parse_host
-from tilewright.ir.ops import Add, Exp, Matmul, Neg, Reshape
+from tilewright.ir.ops import Add, Exp, Matmul, MaxPool, Neg, Reshape
 from tilewright.ir.types import TensorType, tensor
 from tilewright.ir.verify_loop import verify_host
 from tilewright.passes.host import Host, LaunchSpec, build_host
@@ -69,6 +69,14 @@ def test_buffers_are_placed_reused_and_aliased() -> None:
     ]
     assert program.arena is N * 128
     assert [str(b) for b in program.constants] == ["weight: f32[3,32]"]
+
+
+def test_what_a_node_requires_is_told_before_what_follows_from_it() -> None:
+    made, build = module(tensor(F32, (2, 3, M, 9)))
+    pooled = build(MaxPool((4, 4), (2, 2), (0, 0, 0, 0), (1, 1)), made.graph.inputs[0])
+    told = requirements(host_of(made, [build(Exp(), pooled)]).program)
+    assert "A window of {0} elements does not fit a dim of {1}" in told[-2]
+    assert "A result would have size {0} ((m // 2) - 1)." in told[-1]
 
 
 def test_checks_of_input_shapes_are_sentences() -> None:

@@ -210,3 +210,18 @@ def test_unknown_equality_is_no_error_but_a_requirement(dtype: DType) -> None:
     assert ops.Matmul().requirements((a, tensor(dtype, (N, 3)))) == ()
     (requirement,) = ops.Add().requirements((tensor(dtype, (N,)), tensor(dtype, (m,))))
     assert str(requirement[0]) == "or(or((m == n), (m == 1)), (n == 1))"
+
+
+def test_windows_must_fit_symbolic_dims() -> None:
+    h = Symbol("h", 1, 64)
+    x = tensor(F32, (1, 2, h, 9))
+    for op, operands, condition in (
+        (ops.Conv((2, 2), (1, 0, 1, 0), (2, 1)), (x, tensor(F32, (3, 2, 4, 3))), "(h + 2 >= 7)"),
+        (ops.MaxPool((4, 3), (2, 2), (1, 0, 1, 0), (2, 1), True), (x,), "(h + 2 >= 7)"),
+        (ops.AvgPool((4, 3), (1, 1), (0, 0, 0, 0), (1, 1)), (x,), "(h >= 4)"),
+    ):
+        (requirement,) = op.requirements(operands)
+        assert str(requirement[0]) == condition
+        assert requirement[1].startswith("A window of {0} elements does not fit")
+    fits = tensor(F32, (1, 2, Symbol("k", 4, 64), 9))
+    assert ops.AvgPool((4, 3), (1, 1), (0, 0, 0, 0), (1, 1)).requirements((fits,)) == ()
