@@ -7,18 +7,33 @@ model fails however it is run. So the symbol may be taken to be at most 512, whi
 into ``seq`` and every later dim with it; the host program then refuses longer inputs, naming the
 limit. Likewise a symbol that a requirement equates with a number is that number.
 
+At the other end, a symbol may be 0 where that does no harm: a batch of no images, a cache that
+holds nothing yet. It is taken to be at least 1 where a dim becomes simpler by that (the last row,
+``x[-1:]``, has the dim ``min(1, n)``, else 1), or makes sense at all (``n - 1``, ``m // n``).
+
 Before ``symbol seq in [1, 4096]`` and ``add(x: f32[seq,8], y: f32[min(512, seq),8])``, after
 ``symbol seq in [1, 512]`` and ``add(x: f32[seq,8], y: f32[seq,8])``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
-from tilewright.ir.expr import Compare, Const, Expr, IndexOp, Symbol, index, sub, terms_of, walk
+from tilewright.ir.expr import (
+    Compare,
+    Const,
+    Expr,
+    IndexOp,
+    Symbol,
+    free_variables,
+    index,
+    sub,
+    terms_of,
+    walk,
+)
 from tilewright.ir.graph import Module, Node
 from tilewright.ir.op import Op
-from tilewright.ir.simplify import substitute
+from tilewright.ir.simplify import is_nonnegative, substitute
 from tilewright.ir.types import TensorType, tensor
 from tilewright.passes.manager import Pass, PassContext
 from tilewright.passes.rewriter import graphs_of
@@ -45,7 +60,7 @@ class NarrowSymbols(Pass):
 
 
 def _facts(module: Module) -> dict[Expr, Expr]:
-    """What symbols can be replaced by: a number, or the same symbol with a smaller upper bound."""
+    """What symbols can be replaced by: a number, or the same symbol with narrower bounds."""
     numbers: dict[Symbol, int] = {}
     bounds: dict[Symbol, int] = {}
     # Nodes of sub-graphs may not run, so nothing follows from what they require.
@@ -56,13 +71,59 @@ def _facts(module: Module) -> dict[Expr, Expr]:
                 numbers.setdefault(*equal)
             for symbol, most in _capped(condition):
                 bounds[symbol] = min(most, bounds.get(symbol, symbol.hi))
+    dims = _dims(module)
     found: dict[Expr, Expr] = {}
     for symbol in module.symbols.values():
+        least = max(symbol.lo, int(_is_better_positive(symbol, dims)))
+        most = bounds.get(symbol, symbol.hi)
         if symbol in numbers:
             found[symbol] = index(numbers[symbol])
-        elif bounds.get(symbol, symbol.hi) < symbol.hi:
-            found[symbol] = _with_most(symbol, bounds[symbol])
+        elif (least, most) != (symbol.lo, symbol.hi):
+            found[symbol] = _within(symbol, least, most)
     return found
+
+
+def _dims(module: Module) -> list[Expr]:
+    """The distinct expressions among the dims and attributes of all values and nodes."""
+    found: dict[Expr, None] = {}
+    for graph in graphs_of(module):
+        for value in graph.inputs:
+            found.update(dict.fromkeys(value.type.shape))
+        for node in graph.nodes:
+            found.update(dict.fromkeys(d for v in node.results for d in v.type.shape))
+            found.update(dict.fromkeys(_expressions(list(node.op.attributes().values()))))
+    return [e for e in found if not isinstance(e, Const | Symbol)]
+
+
+def _expressions(attribute: Any) -> Iterator[Expr]:
+    if isinstance(attribute, Expr):
+        yield attribute
+    elif isinstance(attribute, tuple | list):
+        for part in attribute:
+            yield from _expressions(part)
+
+
+def _is_better_positive(symbol: Symbol, dims: Sequence[Expr]) -> bool:
+    """True for a symbol that may be 0 if a dim divides by it, is simpler without that value, or is
+    a size only without it.
+    """
+    if symbol.lo > 0 or symbol.hi < 1:
+        return False
+    positive = _within(symbol, 1, symbol.hi)
+    for dim in dims:
+        if symbol in free_variables(dim):
+            without = substitute(dim, {symbol: positive})
+            if (
+                str(without) != str(dim)
+                or (is_nonnegative(without) and not is_nonnegative(dim))
+                or any(symbol in free_variables(d) for d in _divisors(dim))
+            ):
+                return True
+    return False
+
+
+def _divisors(e: Expr) -> Iterator[Expr]:
+    return (x.b for x in walk(e) if isinstance(x, IndexOp) and x.op in ("floordiv", "mod"))
 
 
 def _solved(condition: Expr) -> tuple[Symbol, int] | None:
@@ -106,9 +167,9 @@ def _capped(condition: Expr) -> Iterator[tuple[Symbol, int]]:
                 yield symbol, int(limit.value)
 
 
-def _with_most(s: Symbol, most: int) -> Symbol:
+def _within(s: Symbol, least: int, most: int) -> Symbol:
     hint = min(s.hint, most) if s.hint else 0
-    return Symbol(s.name, s.lo, most, s.multiple, hint)
+    return Symbol(s.name, least, most, s.multiple, hint)
 
 
 # --- substitution ---

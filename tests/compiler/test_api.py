@@ -29,13 +29,42 @@ def test_ports(pair_model: tilewright.CompiledModel) -> None:
     assert pair_model.manifest["inputs"][0]["name"] == "a"
 
 
-@pytest.mark.parametrize("n", [1, 3, 1000])
+@pytest.mark.parametrize("n", [0, 1, 3, 1000])
 def test_run_at_several_sizes(pair_model: tilewright.CompiledModel, n: int) -> None:
     given = feeds(n)
     found = pair_model.run(given)
     assert list(found) == ["total", "part"]
     np.testing.assert_array_equal(found["total"], given["a"] + given["b/0"])
     np.testing.assert_array_equal(found["part"], given["a"] * 2)
+
+
+ATTENTION = """
+<ir_version: 8, opset_import: ["" : 17]>
+decoder (float[heads, past, 8] cache, float[heads, seq, 8] new, float[heads, seq, 8] query)
+    => (float[heads, seq, 8] attended, float[heads, total, 8] keys) {
+  keys = Concat<axis = 1>(cache, new)
+  columns = Transpose<perm = [0, 2, 1]>(keys)
+  scores = MatMul(query, columns)
+  weights = Softmax(scores)
+  attended = MatMul(weights, keys)
+}
+"""
+
+
+def test_a_cache_may_be_empty() -> None:
+    """As at the first call of a decoder; and there may be no head, or no token, at all."""
+    model = tilewright.compile(onnx.parser.parse_model(ATTENTION))
+    rng = np.random.default_rng(0)
+    for heads, past, seq in ((2, 0, 3), (2, 5, 1), (2, 5, 0), (0, 5, 3), (2, 0, 0)):
+        cache, new, query = (
+            rng.standard_normal((heads, n, 8), np.float32) for n in (past, seq, seq)
+        )
+        found = model.run({"cache": cache, "new": new, "query": query})
+        keys = np.concatenate([cache, new], axis=1)
+        weights = np.exp(query @ keys.transpose(0, 2, 1))
+        attended = weights @ keys / weights.sum(axis=2, keepdims=True)
+        np.testing.assert_array_equal(found["keys"], keys)
+        np.testing.assert_allclose(found["attended"], attended, rtol=1e-4, atol=1e-5)
 
 
 def test_call_by_position_and_by_name(

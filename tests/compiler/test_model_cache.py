@@ -274,7 +274,7 @@ def test_a_huge_artifact_is_not_kept(
 def test_the_least_recently_used_go_first(
     tmp_path: Path, artifact: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_cache, "CAPACITY", artifact.stat().st_size * 5 // 2)
+    monkeypatch.setattr(model_cache, "CAPACITY", artifact.stat().st_size * 3 - 1)
     cache = ModelCache(tmp_path / "cache")
     models = [save_model(tmp_path / f"{i}.onnx", float(i)) for i in range(3)]
     for number, model in enumerate(models[:2]):

@@ -198,7 +198,7 @@ def window(extent: Expr, start: Element, end: Element, step: int) -> tuple[Expr,
         first = simplify.maximum(simplify.minimum(first, extent), 0)
         last = simplify.maximum(simplify.minimum(last, extent), 0)
         return first, simplify.maximum(simplify.ceildiv(sub(last, first), step), 0)
-    first = simplify.maximum(simplify.minimum(first, sub(extent, 1)), 0)
+    first = simplify.minimum(simplify.maximum(first, 0), sub(extent, 1))
     last = simplify.maximum(simplify.minimum(last, sub(extent, 1)), -1)
     return first, simplify.maximum(simplify.ceildiv(sub(first, last), -step), 0)
 

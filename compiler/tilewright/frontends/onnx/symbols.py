@@ -3,8 +3,8 @@
 
 A named dim becomes one :class:`Symbol` wherever its name appears; a dim without a name, named
 ``?``, or declared negative gets a fresh one, ``x_d0``. A named dim that is a sum or product of
-other named dims (``past + seq``) becomes that expression. Symbols are at least 1: kernels are
-compiled for non-empty tensors, and the host program checks it at each call.
+other named dims (``past + seq``) becomes that expression. A symbol may be 0, unless the pass
+``narrow-symbols`` finds that the model had better be compiled without that.
 """
 
 import re
@@ -31,7 +31,7 @@ class Symbols:
     def fresh(self, base: str, hint: int = 0) -> Symbol:
         """A new symbol with a name like ``base``, expected to be about ``hint``."""
         name = unique(identifier(base), set(self.table))
-        symbol = Symbol(name, 1, UNBOUNDED, 1, hint)
+        symbol = Symbol(name, 0, UNBOUNDED, 1, hint)
         self.table[name] = symbol
         return symbol
 
