@@ -9,6 +9,7 @@ the model.
 import os
 import resource
 import sys
+import traceback
 from typing import IO, Any
 
 from tilewright.codegen.backends import backend_of
@@ -65,6 +66,9 @@ def serve(source: IO[bytes], sink: IO[bytes]) -> None:
             )
         except (TilewrightError, RuntimeError) as error:
             write_message(sink, {"error": str(error)}, b"")
+        except Exception as error:
+            told = "".join(traceback.format_exception(error))
+            write_message(sink, {"error": f"An internal error, please report it.\n{told}"}, b"")
         else:
             write_message(sink, facts, code)
 

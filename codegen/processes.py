@@ -21,6 +21,7 @@ from tilewright.codegen.llvm.worker import read_message, write_message
 from tilewright.ir.errors import CodegenError
 
 Answer = tuple[dict[str, Any], bytes]
+_DYING_SECONDS = 2.0
 _START = "import sys; sys.path[:] = sys.argv[1:]; from {} import main; main()"
 
 
@@ -66,6 +67,8 @@ class Worker:
         finally:
             timer.cancel()
         if answer is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_DYING_SECONDS)  # for the status that it ends with by itself
             self.close()
             reason = f"took longer than {timeout:g} s" if expired.is_set() else self._last_words()
             raise CodegenError(f"{self._task} '{what}' failed: the worker {reason}.")

@@ -93,6 +93,10 @@ while (message := read_message(sys.stdin.buffer)) is not None:
         os.abort()
     if payload == b"hang":
         time.sleep(60)
+    if payload == b"leave":
+        os.close(1)
+        time.sleep(0.2)
+        sys.exit("a last word")
     write_message(sys.stdout.buffer, header, payload)
 """
 
@@ -107,6 +111,11 @@ def test_last_words_of_a_crash_are_told(echo: WorkerPool) -> None:
     with pytest.raises(CodegenError, match=r"Compiling 'k' .* status -6 \(LLVM ERROR: Cannot sel"):
         echo.submit("k", {}, b"die", 20).result()
     assert echo.submit("k", {"a": 1}, b"fine", 20).result() == ({"a": 1}, b"fine")
+
+
+def test_a_worker_that_leaves_may_end_by_itself(echo: WorkerPool) -> None:
+    with pytest.raises(CodegenError, match=r"ended with status 1 \(a last word\)"):
+        echo.submit("k", {}, b"leave", 20).result()
 
 
 def test_hanging_worker_is_ended(echo: WorkerPool) -> None:

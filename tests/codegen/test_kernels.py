@@ -46,8 +46,8 @@ kernel @broken(x: f32[8]) -> (y: f32[8]) {
   for i in 8 serial { block a.map(i) { y[i] = x[i] } }
 }
 """
-# The worker of the compiler, but that kernels called 'crash' and 'hang' do just that. With 'frail',
-# only a stored schedule does it.
+# The worker of the compiler, but that kernels called 'crash', 'hang' and 'fault' do just that. With
+# 'frail', only a stored schedule does it.
 WORKER = """
 import os, sys, time
 sys.path[:] = sys.argv[1:]
@@ -62,6 +62,8 @@ def fragile(kernel, target, stored, exact):
         os.abort()
     if kernel.name == "hang":
         time.sleep(60)
+    if kernel.name == "fault":
+        raise ValueError("no such thing")
     return compile_kernel(kernel, target, stored, exact)
 
 
@@ -200,6 +202,12 @@ def test_a_crash_names_the_kernel_and_the_pool_goes_on(
     assert all(w.alive for w in pool._idle)
     done = compile_kernels(forms("a", "k", "b"), V3, cache)
     assert [n for n, k in done.items() if k.code[:4] == b"\x7fELF"] == ["a", "k", "b"]
+
+
+def test_a_fault_of_the_compiler_is_told_with_its_place(pool: WorkerPool) -> None:
+    told = r"(?s)Compiling 'fault' .* internal error, please report it.*ValueError: no such thing"
+    with pytest.raises(CodegenError, match=told):
+        compile_kernels(forms("fault"), V3)
 
 
 def test_a_hang_names_the_kernel_and_the_pool_goes_on(

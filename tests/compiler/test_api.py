@@ -67,6 +67,30 @@ def test_a_cache_may_be_empty() -> None:
         np.testing.assert_allclose(found["attended"], attended, rtol=1e-4, atol=1e-5)
 
 
+EMPTY = {
+    "no rows": ("float[0,4] x, float[4,3] w", "MatMul(x, w)", (0, 3)),
+    "no columns": ("float[2,4] x, float[4,0] w", "MatMul(x, w)", (2, 0)),
+    "an empty sum": ("float[2,0] x, float[0,3] w", "MatMul(x, w)", (2, 3)),
+    "no channels": ("float[2,0,9,9] x, float[3,0,3,3] w", "Conv(x, w)", (2, 3, 7, 7)),
+    "no images": ("float[0,4,9,9] x, float[3,4,3,3] w", "Conv(x, w)", (0, 3, 7, 7)),
+    "no classes": ("float[3,0] x", "Softmax(x)", (3, 0)),
+    "nothing to add": ("float[3,0] x, float[3,2] z", "Concat<axis = 1>(x, z)", (3, 2)),
+}
+
+
+@pytest.mark.parametrize("case", EMPTY)
+def test_static_dims_of_zero(case: str) -> None:
+    inputs, call, shape = EMPTY[case]
+    header = '<ir_version: 8, opset_import: ["" : 17]>'
+    model = onnx.parser.parse_model(f"{header} g ({inputs}) => (float[d] y) {{ y = {call} }}")
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    compiled = tilewright.compile(model)
+    given = {p.name: np.ones([int(d) for d in p.shape], np.float32) for p in compiled.inputs}
+    (found,) = compiled.run(given).values()
+    expected = np.ones(shape) if case == "nothing to add" else np.zeros(shape)
+    np.testing.assert_array_equal(found, expected.astype(np.float32))
+
+
 def test_call_by_position_and_by_name(
     pair_model: tilewright.CompiledModel, digits: tilewright.CompiledModel, images: np.ndarray
 ) -> None:

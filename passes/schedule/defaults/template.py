@@ -67,9 +67,10 @@ def default_candidates(
 
     ``choices`` overrides decisions of the templates by name, as the autotuner does.
     """
-    for template in Template.registry:
-        if template.kind != target.kind:
-            continue
+    templates = [t for t in Template.registry if t.kind == target.kind]
+    if any(v.extent is ZERO for s in kernel.stages for v in (*s.axes, *s.reduce_axes)):
+        templates = templates[-1:]  # there is nothing to tile, and little to do
+    for template in templates:
         try:
             for plan in template().plans(kernel, target, choices or {}):
                 yield Candidate(
