@@ -88,4 +88,5 @@ class Cumsum(Op):
                 for dtype in (F32, F16, I8):
                     yield Sample(op, (tensor(dtype, (3, 5, 2)),), "integers")
                 yield Sample(op, (tensor(F32, (2, _N)),))
+                yield Sample(op, (tensor(F32, (6, 1)),))
         yield Sample(cls(0), (tensor(I64, (4,)),))

@@ -89,6 +89,7 @@ class GatherNd(Op):
         fill = ("normal", "indices:3")
         yield Sample(cls(), (tensor(F32, (3, 4)), tensor(I64, (5, 2))), fill)
         yield Sample(cls(), (tensor(F32, (3, 4)), tensor(I64, (2, 5, 1))), fill)
+        yield Sample(cls(), (tensor(F32, (3, 3)), tensor(I64, (5, 2))), fill)
         yield Sample(cls(1), (tensor(F32, (2, 3, 4)), tensor(I32, (2, 5, 1))), fill)
         yield Sample(cls(2), (tensor(F32, (2, 3, 4)), tensor(I64, (2, 3, 1))), fill)
         yield Sample(cls(), (tensor(F32, (3, 4)), tensor(I64, (1,))), ("normal", "indices:9"))

@@ -16,7 +16,7 @@ from itertools import pairwise
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import ONE, ZERO, Expr, Read, Var, free_variables, mul, walk
 from tilewright.ir.layout import Layout
-from tilewright.ir.simplify import rewrite
+from tilewright.ir.simplify import rewrite, substitute
 from tilewright.ir.stage import Stage
 from tilewright.passes.lower.collect import Computation
 
@@ -50,7 +50,8 @@ class _Classes:
 
 def collapse_axes(c: Computation) -> Computation:
     """Drop unit axes, then join neighbouring dims as long as there is a pair that allows it."""
-    c = _drop_unit_axes(c)
+    stages = tuple(map(_without_single_step, c.stages))
+    c = _drop_unit_axes(Computation(stages, c.inputs, c.outputs, c.arguments))
     while True:
         pair = _find_pair(c)
         if pair is None:
@@ -59,6 +60,15 @@ def collapse_axes(c: Computation) -> Computation:
 
 
 # --- unit axes ---
+
+
+def _without_single_step(s: Stage) -> Stage:
+    """A scan of one step as a map: its last axis has a meaning, and is not dropped as others are."""
+    if s.kind != "scan" or s.axes[-1].extent is not ONE:
+        return s
+    start: dict[Expr, Expr] = dict(zip(s.accumulators, s.init, strict=True))
+    values = s.init if s.exclusive else tuple(substitute(v, start) for v in s.values)
+    return s.replace(kind="map", accumulators=(), init=(), values=values, exclusive=False)
 
 
 def _drop_unit_axes(c: Computation) -> Computation:

@@ -311,13 +311,14 @@ class Matcher:
         conditions: tuple[Expr, ...],
     ) -> tuple[Expr, ...]:
         """The indices of a specification with values that they read replaced by the same values as
-        the block reads them.
+        the block reads them. Which of the block's values is meant is a guess where several have
+        the same form: the dataflow proof refuses a wrong one.
         """
         wanted = [o for o in dict.fromkeys(o for e in spec for o in opaque_atoms(e)) if reads(o)]
         given = [o for o in dict.fromkeys(o for e in actual for o in opaque_atoms(e)) if reads(o)]
         partner: dict[Expr, Expr] = {}
         for w in wanted:
-            for g in given:
+            for g in sorted(given, key=lambda g: -_likeness(w, g)):
                 pairs = _pairs(w, g)
                 if pairs is not None and self._agree(instance, pairs, conditions):
                     partner[w] = g
@@ -410,6 +411,12 @@ def specification(stage: Stage, instance: Instance, role: Role) -> Expr:
 
 def _arms(e: Guard | Select) -> tuple[Expr, Expr]:
     return (e.x, e.other) if isinstance(e, Guard) else (e.x, e.y)
+
+
+def _likeness(spec: Expr, actual: Expr) -> int:
+    """How many indices of the reads in two expressions of one form are the same."""
+    both = zip(reads(spec), reads(actual), strict=False)
+    return sum(i is j for a, b in both for i, j in zip(a.indices, b.indices, strict=False))
 
 
 def _pairs(spec: Expr, actual: Expr) -> list[tuple[Expr, Expr]] | None:

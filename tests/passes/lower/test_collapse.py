@@ -50,6 +50,17 @@ JOINED = {
         stage map a(i in 8, j in 1, k in 1) -> y[i, j, k] = neg(x[j, i, k]) }""",
         ["map a(i in 8) -> y[i] = neg(x[i])"],
     ),
+    "a scan of one step": (
+        """(x: f32[1,6]) -> (y: f32[1,6]) {
+        stage scan s(j in 6, i in 1) -> y[i, j] : run = f32(1.0) then (run * x[i, j]) }""",
+        ["map s(j in 6) -> y[j] = (f32(1.0) * x[j])"],
+    ),
+    "an exclusive scan of one step": (
+        """(x: f32[1,6]) -> (y: f32[1,6]) {
+        stage scan s(j in 6, i in 1) -> y[i, j]
+          : run = f32(3.0) then exclusive (run + x[i, j]) }""",
+        ["map s(j in 6) -> y[j] = f32(3.0)"],
+    ),
     "unit axes in arithmetic": (
         """(x: f32[3]) -> (y: f32[1,3]) {
         stage map a(i in 1, j in 3) -> y[i, j] = x[j + 2*i] }""",

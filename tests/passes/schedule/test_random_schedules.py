@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tilewright.ir.dtypes import F32
+from tilewright.ir.dtypes import F32, I64
 from tilewright.ir.errors import ScheduleError
 from tilewright.ir.expr import Expr, Symbol
 from tilewright.ir.graph import Builder, ConstantStore, Graph, Node, Value
@@ -24,6 +24,7 @@ from tilewright.ir.ops import (
     Concat,
     Conv,
     Exp,
+    GatherNd,
     LayerNorm,
     Matmul,
     MaxPool,
@@ -152,6 +153,13 @@ def normalisation(s: Shapes) -> Case:
     return Case(LayerNorm(1, 1e-5), (tensor(F32, (rows, width)), scale, scale))
 
 
+def gather_nd(s: Shapes) -> Case:
+    rows, width = s.rng.choice((3, s.dim())), s.rng.choice((3, s.dim()))
+    x = (rows, width, s.rng.choice((3, s.dim(9))))
+    indices = tensor(I64, (s.rows(), s.rng.choice((1, 2, 3))))
+    return Case(GatherNd(), (tensor(F32, x), indices))
+
+
 def concat(s: Shapes) -> Case:
     axis, shape = s.rng.randrange(3), [s.rows(), s.dim(9), s.dim()]
     parts = []
@@ -178,7 +186,7 @@ FORMS: dict[str, Callable[[Shapes], Case]] = {
     f.__name__: f
     for f in (
         matmul, batched_matmul, conv, depthwise, pool, global_pool, row_reduction, softmax,
-        normalisation, concat, elementwise, movement,
+        normalisation, gather_nd, concat, elementwise, movement,
     )
 }  # fmt: skip
 
@@ -206,7 +214,8 @@ class Oracle:
             return [evaluate(d, sizes) for d in dims]
 
         arrays = [
-            rng.integers(-3, 4, shape(v.type.shape)).astype(np.float32) for v in node.operands
+            rng.integers(-3, 4, shape(v.type.shape)).astype(v.type.dtype.numpy)
+            for v in node.operands
         ]
         values = [evaluate(e, sizes) for e in low.scalars]
         self.symbols = {s.name: n for s, n in zip(low.kernel.symbols, values, strict=True)}
