@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from tilewright.ir.errors import CodegenError
 
 MAGIC = b"\x89TW\r\n\x1a\n\x00"
@@ -147,6 +149,8 @@ class _Section:
 
     def write(self, data: Any) -> None:
         """Appends a buffer, in chunks, so that a mapped constant is never wholly in memory."""
+        if isinstance(data, np.ndarray):
+            data = data.reshape(-1).view(np.uint8)  # the buffer protocol does not know bfloat16
         view = memoryview(data)
         if view.nbytes == 0:
             return

@@ -63,7 +63,7 @@ def collapse_axes(c: Computation) -> Computation:
 
 
 def _without_single_step(s: Stage) -> Stage:
-    """A scan of one step as a map: its last axis has a meaning, and is not dropped as others are."""
+    """A scan of one step as a map: its last axis has a meaning, and is not dropped like others."""
     if s.kind != "scan" or s.axes[-1].extent is not ONE:
         return s
     start: dict[Expr, Expr] = dict(zip(s.accumulators, s.init, strict=True))

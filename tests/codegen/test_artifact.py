@@ -7,6 +7,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -68,6 +69,14 @@ def test_layout(tmp_path: Path) -> None:
     assert (read["entry"], read["format"], read["numerics"]) == (16, 1, "default")
     assert read["kernels"] == [{"name": "k_0123", "origin": "Conv_5"}]
     assert read["notes"] == {"winograd": [1, 2.5, None]}
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "int4", "float16", "bool"])
+def test_constants_of_any_dtype(name: str) -> None:
+    weight = np.ones((2, 3), getattr(ml_dtypes, name, name))
+    whole = artifact_bytes(manifest(), [weight, weight[:0]], CODE)
+    start = reader.parse_header(whole).constants.offset
+    assert whole[start : start + weight.nbytes] == weight.tobytes()
 
 
 def test_both_sides_agree() -> None:
