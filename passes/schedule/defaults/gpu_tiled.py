@@ -2,7 +2,7 @@
 """Contractions on a GPU: a tile of the output for each block, a tile of accumulators for each
 thread, operands in shared memory.
 
-Matrix products and convolutions are of the form that :mod:`.tiled` recognises: a reduction of
+Matrix products and convolutions are of the form that :mod:`.contraction` recognises: a reduction of
 products, stored by a map. A block computes a tile of rows x columns (columns are the innermost axis
 of the output in memory). It steps through the reduction in chunks; for each chunk its threads first
 copy the box of every operand that the block needs to shared memory (padding is computed there),
@@ -18,10 +18,10 @@ from tilewright.ir.loop import Kernel
 from tilewright.ir.stage import Stage
 from tilewright.ir.target import Target
 from tilewright.passes.loop.threads import shared_bytes
+from tilewright.passes.schedule.defaults.contraction import Form, recognise
 from tilewright.passes.schedule.defaults.gpu_rows import bind_blocks, fused_groups
 from tilewright.passes.schedule.defaults.plan import Plan, extent, is_static, memory_order
 from tilewright.passes.schedule.defaults.template import Template, is_contraction
-from tilewright.passes.schedule.defaults.tiled import Form, recognise
 from tilewright.passes.schedule.steps import (
     Bind,
     CacheRead,

@@ -8,7 +8,7 @@ they run on vectors.
 
 from collections.abc import Iterator, Mapping
 
-from tilewright.ir.expr import Const, Expr, Read, Var, free_variables
+from tilewright.ir.expr import Const, Var, free_variables
 from tilewright.ir.loop import Kernel
 from tilewright.ir.stage import Stage
 from tilewright.ir.target import Target
@@ -76,11 +76,7 @@ def row_axes(root: Stage, kernel: Kernel) -> list[Var]:
     order = memory_order(root)
     rank = {b: len(s.axes) for s in kernel.stages for b in s.outputs}
     reduced = [r for r in root.reads() if rank.get(r.buffer, len(order)) < len(order)]
-    return [v for v in order if all(v in _used(r) for r in reduced)]
-
-
-def _used(read: Read) -> frozenset[Expr]:
-    return frozenset().union(*(free_variables(i) for i in read.indices), frozenset())
+    return [v for v in order if all(v in free_variables(r) for r in reduced)]
 
 
 def _split(plan: Plan, s: Stage, lanes: int) -> None:

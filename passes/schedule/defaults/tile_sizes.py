@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes for the schedule of a contraction or a windowed reduction: how many rows a tile has, what a
+task takes, and where producers are computed.
+
+A tile has as many accumulators as registers hold. Tasks are blocks of rows, or panels of the vector
+axis when the weights are large (each core then streams its own part of the weights once); their
+boxes stay in cache.
+"""
+
+from tilewright.ir.expr import Const, free_variables
+from tilewright.ir.stage import Stage
+from tilewright.ir.target import Target
+from tilewright.passes.schedule.defaults.contraction import Form
+from tilewright.passes.schedule.defaults.plan import Plan, extent, is_static, memory_order, points
+from tilewright.passes.schedule.defaults.template import TASK_WORK, TASKS_PER_CORE, is_contraction
+
+
+def vector_block(form: Form, target: Target) -> int:
+    """How many points of the vector axis one tile has; 1 if nothing is contiguous along it."""
+    lanes = target.lanes(form.reduction.output.dtype.bytes)
+    operand = form.operand()
+    if operand is None:
+        return 1
+    for _, factor in operand.buffer.layout.blocks:
+        return factor
+    size = extent(form.vector)
+    if not is_static(form.vector):
+        return 2 * lanes
+    return next(
+        (b for b in (2 * lanes, lanes) if size % b == 0), 2 * lanes if size > 2 * lanes else size
+    )
+
+
+class TileSizes:
+    """Decides for a recognised form of which one tile has ``block`` points of the vector axis."""
+
+    def __init__(self, plan: Plan, form: Form, target: Target, block: int) -> None:
+        self.plan, self.form, self.target, self.block = plan, form, target, block
+        self.contraction = is_contraction(form.reduction)
+        packs = [f"{form.reduction.name}_{b.name}" for b in plan.kernel.inputs]
+        self.packed = [s for s in form.before if s.name in packs]
+        self.windows = [s for s in form.before if s not in self.packed]
+        self.vectors = max(1, block // target.lanes(form.reduction.output.dtype.bytes))
+        work = points(form.reduction)
+        wanted = min(target.cores * TASKS_PER_CORE, 1 + work // TASK_WORK)
+        self.wanted = plan.choose("tasks", wanted, (target.cores * n for n in (1, 2, 4, 8)))
+
+    def panels_first(self, panel: str) -> bool:
+        """True if each task should take some panels of the weights and all rows."""
+        operand = self.form.operand()
+        if not panel or operand is None or not self.contraction:
+            return False
+        if free_variables(operand) & (
+            set(self.form.reduction.axes) - {self.form.twin[self.form.vector]}
+        ):
+            return False
+        if self.plan.size(panel) < 2 * self.target.cores:
+            return False
+        weights = 4
+        for d in operand.buffer.shape:
+            weights *= int(d.literal) if isinstance(d, Const) else 64
+        rows = points(self.form.root) // extent(self.form.vector)
+        activations = 4 * rows * points(self.form.reduction) // points(self.form.root)
+        default = weights > self.target.l2 or weights >= activations
+        return bool(self.plan.choose("panels_first", int(default), (0, 1)))
+
+    def row_block(self, outer: list[str]) -> int:
+        """How many iterations of the innermost outer loop a task takes: halo is shared, but tasks
+        must be enough.
+        """
+        others = 1
+        for name in outer[:-1]:
+            others *= self.plan.size(name)
+        size = self.plan.size(outer[-1])
+        share = max(1, size * others // self.wanted)
+        rows = min(size, share)
+        for s in self.windows:
+            budget = self.target.l1 * 3 // 2 if self.goes_by_panel(s) else self.target.l2 // 2
+            rows = min(rows, max(1, budget // self._bytes_per_row(s)))
+        return self.plan.choose("row_block", rows, (n for n in (1, 2, 4, 7, 8, 14) if n <= size))
+
+    def _bytes_per_row(self, s: Stage) -> int:
+        """The bytes of a producer's box for one more row of the root: all its inner axes, or one
+        panel of them.
+        """
+        total = s.output.dtype.bytes
+        for v in memory_order(s)[-2:]:
+            total *= extent(v)
+        if self.goes_by_panel(s):
+            total = total // max(1, extent(self.form.vector)) * self.block
+        rows = [v for v in s.axes if v not in memory_order(s)[-2:]]
+        strides = max((extent(v) for v in rows), default=1)
+        heights = max((extent(v) for v in self.form.order[:-2]), default=1)
+        return total * max(1, strides // max(1, heights))
+
+    def flat_block(self, row: str) -> int:
+        """How many rows of a plain matrix product a task takes: a multiple of the tile, its operand
+        within L2.
+        """
+        depth = 1
+        for v in self.form.reduction.reduce_axes:
+            depth *= extent(v)
+        tile = self.tile_rows(row)
+        fit = self.target.l2 // 2 // (4 * depth)
+        share = -(-self.plan.size(row) // self.wanted)
+        size = -(-max(tile, min(fit, share)) // tile) * tile
+        return self.plan.choose("row_block", size, (n * tile for n in (1, 2, 4, 8, 16, 32)))
+
+    def tile_rows(self, row: str) -> int:
+        """Rows of a tile: as many accumulators as registers allow, balanced over a constant row
+        loop.
+        """
+        vectors = self.vectors
+        most = max(1, (self.target.registers - vectors - 1) // vectors)
+        most = (
+            min(most, {1: 10, 2: 6}.get(vectors, most))
+            if self.contraction
+            else max(1, min(most, 8 // vectors))
+        )
+        size = self.plan.static_size(row)
+        if size is None:
+            return most
+        options = range(1, min(most, size) + 1)
+        default = min(options, key=lambda t: (_tile_cost(size, t, vectors), -t))
+        return self.plan.choose("tile_rows", default, options)
+
+    def goes_by_panel(self, s: Stage) -> bool:
+        """True if a panel of the vector axis reads a panel of ``s`` only, as in a depthwise
+        convolution.
+        """
+        if s in self.packed:
+            return True
+        axis = self.form.twin[self.form.vector]
+        reads = [r for r in self.form.reduction.reads() if r.buffer in s.outputs]
+        row = s.output.dtype.bytes
+        for v in memory_order(s)[-2:]:
+            row *= extent(v)
+        # Panels of a long row lie far apart in memory: then whole rows are copied, one after
+        # another.
+        return row <= self.target.l1 // 2 and all(axis in free_variables(r) for r in reads)
+
+
+def _tile_cost(size: int, tile: int, vectors: int) -> float:
+    """Cycles of one reduction step over all tiles of a row: multiply-adds, loads, or the latency of
+    too few chains.
+    """
+
+    def one(rows: int) -> float:
+        return max(rows * vectors / 2, (rows + vectors) / 2, 4.4) + 0.2
+
+    return (size // tile) * one(tile) + (one(size % tile) if size % tile else 0)
