@@ -18,7 +18,7 @@ from tilewright.ir.dtypes import DType
 from tilewright.ir.layout_data import pack, packed_bytes, unpack
 from tilewright.ir.loop import Kernel
 from tilewright.ir.op import Array
-from tilewright.ir.simplify import evaluate
+from tilewright.ir.rewrite import evaluate
 
 ALIGNMENT = 64
 _UNWRITTEN = 0xA5

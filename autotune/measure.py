@@ -15,7 +15,7 @@ from tilewright.codegen.processes import WorkerPool, module_command
 from tilewright.ir.errors import TargetError
 from tilewright.ir.expr import Symbol
 from tilewright.ir.loop import Kernel
-from tilewright.ir.simplify import evaluate
+from tilewright.ir.rewrite import evaluate
 from tilewright.ir.target import Target, parse_target
 
 ROUNDS, CONFIRM_ROUNDS = 7, 25

@@ -6,8 +6,8 @@ Expressions are immutable and hash-consed: equal means identical. Two worlds sha
 * **index** expressions (dtype ``index``): dims, indices, extents. Sums and products are kept in one
   canonical form, a polynomial (:class:`Poly`) over atoms: symbols, loop variables, and opaque
   floor-divisions, remainders, minima, maxima, broadcasts and values read from memory. Integers of
-  unbounded size; ``+ - *`` on them build that form, ``floordiv`` and friends live in
-  :mod:`tilewright.ir.simplify`, which also knows bounds.
+  unbounded size; ``+ - *`` on them build that form, ``floordiv`` and friends, which know bounds,
+  live in :mod:`tilewright.ir.simplify`.
 * **value** expressions (every other dtype): what a kernel computes. The grammar is closed:
   constants, reads, scalars bound by the context, unary and binary arithmetic, comparisons,
   ``select``, ``guard``, casts and calls of math functions. Integer arithmetic wraps, integer

@@ -41,7 +41,7 @@ from tilewright.ir.buffer import Buffer, buffer
 from tilewright.ir.dtypes import I64
 from tilewright.ir.expr import Expr, Scalar, Symbol, Var, reads
 from tilewright.ir.interning import Term
-from tilewright.ir.simplify import rewrite, substitute
+from tilewright.ir.rewrite import rewrite, substitute
 from tilewright.ir.stage import Stage
 from tilewright.ir.types import tensor
 

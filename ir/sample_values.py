@@ -12,7 +12,7 @@ import numpy as np
 from tilewright.ir.dtypes import DType
 from tilewright.ir.expr import Expr, Symbol, free_variables
 from tilewright.ir.op import Array, Sample
-from tilewright.ir.simplify import evaluate
+from tilewright.ir.rewrite import evaluate
 
 _SPECIAL_FLOATS = (
     float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1.0, -1.0,

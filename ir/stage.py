@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import Expr, Read, Scalar, Var, reads
 from tilewright.ir.interning import Term
-from tilewright.ir.simplify import substitute
+from tilewright.ir.rewrite import substitute
 
 if TYPE_CHECKING:
     from tilewright.ir.loop import Stmt

@@ -28,13 +28,13 @@ model.
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+from tilewright.ir.bounds import known_equal
 from tilewright.ir.dtypes import BY_NAME
 from tilewright.ir.errors import TypeInferenceError, VerifyError
 from tilewright.ir.expr import Const, Expr, Symbol, free_variables
 from tilewright.ir.graph import Constant, ConstantStore, Graph, Module, Node, Value
 from tilewright.ir.graph_printer import attribute_text, graph_text, node_text, value_names
 from tilewright.ir.lexer import is_name
-from tilewright.ir.simplify import known_equal
 from tilewright.ir.types import TensorType
 
 RESERVED = frozenset((*BY_NAME, "true", "false", "none", "inf", "nan", "symbol"))

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from tilewright.ir.graph import Constant, Graph, Node, Value
 from tilewright.ir.ops.gather import Gather
-from tilewright.ir.simplify import hinted
+from tilewright.ir.rewrite import hinted
 from tilewright.passes.op_kinds import (
     EXPENSIVE,
     POOLS,

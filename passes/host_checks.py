@@ -12,6 +12,7 @@ shapes has one check for each input dim and none else.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tilewright.ir.bounds import is_nonnegative
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import INDEX
 from tilewright.ir.errors import PassError
@@ -30,7 +31,8 @@ from tilewright.ir.expr import (
 from tilewright.ir.graph import Module, Node
 from tilewright.ir.loop import Require, shape_buffer
 from tilewright.ir.op import Requirement
-from tilewright.ir.simplify import cast, compare, floordiv, is_nonnegative, mod
+from tilewright.ir.simplify import compare, floordiv, mod
+from tilewright.ir.value_expr import cast
 
 Bindings = list[tuple[Symbol, Expr]]
 

@@ -39,7 +39,7 @@ from tilewright.ir.interpreter.loops import interpret_kernel, logical_shape
 from tilewright.ir.loop import Kernel
 from tilewright.ir.loop_parser import parse_host, parse_kernel
 from tilewright.ir.op import Array
-from tilewright.ir.simplify import hinted
+from tilewright.ir.rewrite import hinted
 from tilewright.ir.types import TensorType
 from tilewright.ir.verify_graph import verify_module
 from tilewright.ir.verify_loop import verify_host, verify_kernel

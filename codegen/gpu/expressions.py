@@ -8,6 +8,7 @@ evaluated, those of a guard not: C's ``?:`` does for both.
 
 from tilewright.codegen.gpu.dialect import Dialect
 from tilewright.codegen.gpu.functions import Functions
+from tilewright.ir.bounds import bounds, is_nonnegative, lower
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import BOOL, I32, I64, INDEX, DType
 from tilewright.ir.errors import CodegenError
@@ -32,7 +33,7 @@ from tilewright.ir.expr import (
     index,
     polynomial,
 )
-from tilewright.ir.simplify import bounds, is_nonnegative, lower, maximum
+from tilewright.ir.simplify import maximum
 
 _LOGIC = {"and": "&&", "or": "||", "xor": "!=", "add": "||", "max": "||", "mul": "&&", "min": "&&"}
 _BITS = {"and": "&", "or": "|", "xor": "^"}

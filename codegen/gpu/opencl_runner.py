@@ -13,7 +13,7 @@ import numpy as np
 from tilewright.codegen.gpu.kernel import kernel_source
 from tilewright.codegen.gpu.opencl import OpenCL
 from tilewright.ir.loop import Kernel
-from tilewright.ir.simplify import evaluate
+from tilewright.ir.rewrite import evaluate
 from tilewright.passes.loop.threads import launch_shape
 from tilewright.passes.loop.workspace import workspace_bytes
 

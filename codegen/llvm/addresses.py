@@ -30,7 +30,7 @@ from tilewright.ir.expr import (
     polynomial,
     terms_of,
 )
-from tilewright.ir.simplify import substitute
+from tilewright.ir.rewrite import substitute
 from tilewright.ir.target import Target
 
 

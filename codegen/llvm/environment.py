@@ -30,7 +30,7 @@ from tilewright.ir.expr import (
     walk,
 )
 from tilewright.ir.interning import memoised
-from tilewright.ir.simplify import substitute
+from tilewright.ir.rewrite import substitute
 
 
 class Scope:

@@ -13,12 +13,12 @@ from typing import TypeVar
 from tilewright.codegen.llvm.addresses import Place
 from tilewright.codegen.llvm.builder import Block, Builder, Module, Value, constant
 from tilewright.codegen.llvm.kernel import StatementEmitter
+from tilewright.ir.bounds import known_le
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.errors import CodegenError
 from tilewright.ir.expr import TRUE, Expr
 from tilewright.ir.loop import HostProgram, Launch, Output, Require, Stmt, shape_buffer, walk
 from tilewright.ir.loop import Place as PlaceStmt
-from tilewright.ir.simplify import known_le
 from tilewright.ir.target import Target
 
 DIRECT_WORK = 10_000

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 
 from tilewright.codegen.llvm.builder import Builder, Value, constant, vector_constant
 from tilewright.codegen.llvm.environment import Environment, is_pure
+from tilewright.ir.bounds import is_nonnegative, lower
 from tilewright.ir.dtypes import INDEX
 from tilewright.ir.errors import CodegenError
 from tilewright.ir.expr import (
@@ -26,7 +27,6 @@ from tilewright.ir.expr import (
     polynomial,
     terms_of,
 )
-from tilewright.ir.simplify import is_nonnegative, lower
 
 Terms = tuple[tuple[Monomial, int], ...]
 

@@ -13,6 +13,7 @@ from tilewright.codegen.llvm.builder import Builder, Module, Value, constant
 from tilewright.codegen.llvm.environment import Environment
 from tilewright.codegen.llvm.expressions import ExpressionEmitter
 from tilewright.codegen.llvm.indices import integer_constant
+from tilewright.ir.bounds import lower
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import INDEX
 from tilewright.ir.errors import CodegenError
@@ -31,7 +32,6 @@ from tilewright.ir.loop import (
     While,
     walk,
 )
-from tilewright.ir.simplify import lower
 from tilewright.ir.target import Target
 from tilewright.passes.loop.workspace import plan_workspace
 

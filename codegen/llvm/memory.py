@@ -12,10 +12,10 @@ from tilewright.codegen.llvm.addresses import Addresses, Offset, memory_element
 from tilewright.codegen.llvm.builder import Builder, Value, vector_type
 from tilewright.codegen.llvm.environment import is_pure
 from tilewright.codegen.llvm.small_floats import FORMATS, decode, encode
+from tilewright.ir.bounds import is_nonnegative, known_le
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import DType
 from tilewright.ir.expr import Expr
-from tilewright.ir.simplify import is_nonnegative, known_le
 
 
 def from_memory(b: Builder, stored: Value, dtype: DType) -> Value:

@@ -37,7 +37,7 @@ from tilewright.ir.graph import Constant, Module, Node, Value
 from tilewright.ir.layout_data import pack
 from tilewright.ir.loop import HostProgram
 from tilewright.ir.ops.group import Group
-from tilewright.ir.simplify import substitute
+from tilewright.ir.rewrite import substitute
 from tilewright.ir.target import Target
 from tilewright.ir.verify_graph import verify_module
 from tilewright.passes.host import LaunchSpec, build_host

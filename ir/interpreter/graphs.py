@@ -17,7 +17,7 @@ from tilewright.ir.errors import InputError, InterpreterError
 from tilewright.ir.expr import Expr, Symbol, index
 from tilewright.ir.graph import Constant, ConstantStore, Graph, Module, Node, Value
 from tilewright.ir.op import Array, Op
-from tilewright.ir.simplify import evaluate
+from tilewright.ir.rewrite import evaluate
 
 
 def interpret_graph(

@@ -34,7 +34,7 @@ from tilewright.ir.expr import (
 )
 from tilewright.ir.interpreter import values
 from tilewright.ir.op import Array
-from tilewright.ir.simplify import evaluate
+from tilewright.ir.rewrite import evaluate
 from tilewright.ir.stage import Stage
 
 

@@ -24,7 +24,7 @@ from tilewright.ir.layout_data import pack, unpack
 from tilewright.ir.loop import Kernel, Stmt, Store, expressions, outer_buffers, walk
 from tilewright.ir.loop_printer import head_text
 from tilewright.ir.op import Array
-from tilewright.ir.simplify import evaluate
+from tilewright.ir.rewrite import evaluate
 
 # Called with stage, part and point of each block that runs.
 BlockHook = Callable[[str, str, tuple[int, ...]], None]

@@ -19,7 +19,7 @@ from tilewright.ir.expr import Binary, Expr, free_variables
 from tilewright.ir.interpreter.grid import Grid
 from tilewright.ir.interpreter.loops import run_body
 from tilewright.ir.op import Array
-from tilewright.ir.simplify import evaluate
+from tilewright.ir.rewrite import evaluate
 from tilewright.ir.stage import Stage
 
 # Elements of one evaluation of a reduction: bounds memory.

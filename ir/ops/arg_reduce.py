@@ -11,15 +11,17 @@ from typing import ClassVar
 
 import numpy as np
 
+from tilewright.ir.bounds import known_le, upper
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import BOOL, F16, F32, I8, I64, U8, from_numpy
 from tilewright.ir.expr import ONE, Binary, Expr, Read, Scalar, Symbol, Unary, Var, const
 from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.domain import NUMERIC, axes, scratch
 from tilewright.ir.ops.shapes import check_axis, expect_dtype
-from tilewright.ir.simplify import cast, compare, known_le, select, upper
+from tilewright.ir.simplify import compare
 from tilewright.ir.stage import Stage, reduce_stage
 from tilewright.ir.types import TensorType, tensor
+from tilewright.ir.value_expr import cast, select
 
 _N = Symbol("N", 1, 64, 1, 4)
 _M = Symbol("M", 1, 64, 1, 5)

@@ -21,9 +21,10 @@ from tilewright.ir.ops.domain import (
     scratch,
 )
 from tilewright.ir.ops.elementwise import Elementwise, math_call
-from tilewright.ir.simplify import cast, compare, logical_and, select
+from tilewright.ir.simplify import compare
 from tilewright.ir.stage import Stage, map_stage, reduce_stage
 from tilewright.ir.types import tensor
+from tilewright.ir.value_expr import cast, logical_and, select
 
 _N = Symbol("N", 1, 64, 1, 4)
 _M = Symbol("M", 1, 64, 1, 4)

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.ir.bounds import known_equal
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import F32, I64
 from tilewright.ir.expr import ONE, Expr, Symbol, index
 from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.domain import axes, read_broadcast
 from tilewright.ir.ops.shapes import check_dims, disjunction, static_dims
-from tilewright.ir.simplify import compare, known_equal
+from tilewright.ir.simplify import compare
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 

@@ -38,8 +38,8 @@ from tilewright.ir.expr import Binary, Compare, Expr, Symbol, const
 from tilewright.ir.expr import Cast as CastExpr
 from tilewright.ir.op import Array, Sample
 from tilewright.ir.ops.elementwise import Elementwise
-from tilewright.ir.simplify import cast
 from tilewright.ir.types import tensor
+from tilewright.ir.value_expr import cast
 
 # The greatest finite values of the 8-bit floats.
 _GREATEST = {F8E4M3FN: 448.0, F8E4M3FNUZ: 240.0, F8E5M2: 57344.0, F8E5M2FNUZ: 57344.0}

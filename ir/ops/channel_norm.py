@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.ir.bounds import known_equal, multiple_of
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import BF16, F16, F32, F64
 from tilewright.ir.expr import ONE, Expr, Read, Scalar, Symbol, Var, binary, const, index, mul
@@ -24,9 +25,10 @@ from tilewright.ir.ops.reshape import Reshape
 from tilewright.ir.ops.shapes import equal_requirement, expect_dtype, product
 from tilewright.ir.ops.unary import Rsqrt
 from tilewright.ir.ops.windows import LIMIT
-from tilewright.ir.simplify import cast, floordiv, known_equal, multiple_of
+from tilewright.ir.simplify import floordiv
 from tilewright.ir.stage import Stage, map_stage, reduce_stage
 from tilewright.ir.types import TensorType, tensor
+from tilewright.ir.value_expr import cast
 
 _N = Symbol("N", 1, 64, 1, 2)
 _H = Symbol("H", 1, 64, 1, 5)

@@ -6,15 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.ir.bounds import known_equal
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import F32, I64
 from tilewright.ir.expr import ZERO, Expr, Read, Symbol
 from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.domain import axes, clamped, zero
 from tilewright.ir.ops.shapes import check_axis, equal_requirement
-from tilewright.ir.simplify import compare, guard, known_equal, logical_and
+from tilewright.ir.simplify import compare
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
+from tilewright.ir.value_expr import guard, logical_and
 
 _N = Symbol("N", 0, 64, 1, 4)
 _M = Symbol("M", 0, 64, 1, 3)

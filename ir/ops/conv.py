@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.ir.bounds import known_equal, multiple_of
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import BF16, F16, F32, I32
 from tilewright.ir.expr import ONE, ZERO, Const, Expr, Read, Scalar, Symbol, Var, const, index, mul
@@ -28,9 +29,10 @@ from tilewright.ir.ops.windows import (
     make_windows,
     pad_stage,
 )
-from tilewright.ir.simplify import cast, floordiv, known_equal, multiple_of
+from tilewright.ir.simplify import floordiv
 from tilewright.ir.stage import Stage, map_stage, reduce_stage
 from tilewright.ir.types import TensorType, tensor
+from tilewright.ir.value_expr import cast
 
 _N = Symbol("N", 1, 64, 1, 2)
 _H = Symbol("H", 3, 64, 1, 9)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.ir.bounds import known_equal, known_le, multiple_of, upper
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import BF16, F16, F32, I32
 from tilewright.ir.expr import ONE, ZERO, Expr, Read, Symbol, Var, index, mul
@@ -22,22 +23,10 @@ from tilewright.ir.ops.domain import NUMERIC, accumulator_dtype, axes, clamped, 
 from tilewright.ir.ops.elementwise import widened
 from tilewright.ir.ops.shapes import equal_requirement, expect_dtype
 from tilewright.ir.ops.windows import LIMIT, Window, check_windows, make_windows, pad_to
-from tilewright.ir.simplify import (
-    cast,
-    ceildiv,
-    compare,
-    floordiv,
-    guard,
-    known_equal,
-    known_le,
-    logical_and,
-    maximum,
-    mod,
-    multiple_of,
-    upper,
-)
+from tilewright.ir.simplify import ceildiv, compare, floordiv, maximum, mod
 from tilewright.ir.stage import Stage
 from tilewright.ir.types import TensorType, tensor
+from tilewright.ir.value_expr import cast, guard, logical_and
 
 _N = Symbol("N", 1, 64, 1, 2)
 _H = Symbol("H", 1, 64, 1, 4)

@@ -11,9 +11,10 @@ from tilewright.ir.dtypes import I64
 from tilewright.ir.expr import Expr, Symbol, Var, index
 from tilewright.ir.op import Array, Op, Sample
 from tilewright.ir.ops.shapes import static_dims
-from tilewright.ir.simplify import cast, compare, floordiv, select
+from tilewright.ir.simplify import compare, floordiv
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
+from tilewright.ir.value_expr import cast, select
 
 _N = Symbol("N", 0, 64, 1, 4)
 _M = Symbol("M", 1, 64, 1, 3)

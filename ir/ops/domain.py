@@ -8,6 +8,7 @@ it, or it is clamped. So the stages of an op are memory-safe for all values of s
 
 from collections.abc import Iterable, Sequence
 
+from tilewright.ir.bounds import known_equal, known_le
 from tilewright.ir.buffer import Buffer, buffer
 from tilewright.ir.dtypes import (
     BF16,
@@ -41,18 +42,10 @@ from tilewright.ir.expr import (
     index,
 )
 from tilewright.ir.layout import Layout, row_major
-from tilewright.ir.simplify import (
-    cast,
-    compare,
-    guard,
-    known_equal,
-    known_le,
-    maximum,
-    minimum,
-    select,
-)
+from tilewright.ir.simplify import compare, maximum, minimum
 from tilewright.ir.stage import Stage, map_stage, reduce_stage
 from tilewright.ir.types import tensor
+from tilewright.ir.value_expr import cast, guard, select
 
 FLOATS = frozenset((F64, F32, F16, BF16))
 SIGNED = frozenset((I64, I32, I16, I8))

@@ -17,9 +17,9 @@ from tilewright.ir.expr import Call, Expr
 from tilewright.ir.op import Array, Op, Requirement
 from tilewright.ir.ops.domain import NUMERIC, axes, read_broadcast
 from tilewright.ir.ops.shapes import broadcast_requirements, broadcast_shapes, expect_dtype
-from tilewright.ir.simplify import cast
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
+from tilewright.ir.value_expr import cast
 
 
 class Elementwise(Op):

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.ir.bounds import known_le, known_lt
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import F32, I32, I64, U8
 from tilewright.ir.expr import Expr, Read, Symbol
 from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.domain import INTEGERS, axes, from_end, read_clamped
 from tilewright.ir.ops.shapes import check_axis, not_empty_requirement
-from tilewright.ir.simplify import compare, known_le, known_lt
+from tilewright.ir.simplify import compare
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 

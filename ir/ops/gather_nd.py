@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.ir.bounds import known_equal
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import F32, I32, I64
 from tilewright.ir.expr import Const, Expr, Read, Symbol, index
@@ -16,7 +17,6 @@ from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.domain import axes, from_end, read_clamped
 from tilewright.ir.ops.gather import check_indices, clamped_array
 from tilewright.ir.ops.shapes import equal_requirement, not_empty_requirement
-from tilewright.ir.simplify import known_equal
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 

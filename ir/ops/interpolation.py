@@ -11,7 +11,8 @@ from fractions import Fraction
 
 from tilewright.ir.dtypes import DType
 from tilewright.ir.expr import Expr, binary, const
-from tilewright.ir.simplify import compare, select
+from tilewright.ir.simplify import compare
+from tilewright.ir.value_expr import select
 
 
 def kernel_weight(mode: str, distance: float, coefficient: float) -> float:

@@ -12,9 +12,9 @@ from tilewright.ir.expr import Expr, Symbol, index
 from tilewright.ir.op import Array, Op, Sample
 from tilewright.ir.ops.domain import NUMERIC, axes
 from tilewright.ir.ops.shapes import check_axis, check_dims, expect_dtype, static_dims
-from tilewright.ir.simplify import cast
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
+from tilewright.ir.value_expr import cast
 
 _N = Symbol("N", 0, 64, 1, 4)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.ir.bounds import known_equal
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import BF16, F16, F32, F64, DType
 from tilewright.ir.expr import ONE, ZERO, Call, Expr, Read, Scalar, Symbol, Var, binary, const, mul
@@ -22,9 +23,9 @@ from tilewright.ir.ops.shapes import (
     check_axis,
     expect_dtype,
 )
-from tilewright.ir.simplify import cast, known_equal
 from tilewright.ir.stage import Stage, map_stage, reduce_stage
 from tilewright.ir.types import TensorType, tensor
+from tilewright.ir.value_expr import cast
 
 _N = Symbol("N", 1, 64, 1, 4)
 _M = Symbol("M", 1, 64, 1, 7)

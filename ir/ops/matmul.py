@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from tilewright.ir.bounds import known_equal
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import BF16, F16, F32, F64, I32, I64, U8
 from tilewright.ir.expr import Expr, Read, Symbol, Var, const
@@ -26,9 +27,9 @@ from tilewright.ir.ops.shapes import (
     equal_requirement,
     expect_dtype,
 )
-from tilewright.ir.simplify import cast, known_equal
 from tilewright.ir.stage import Stage
 from tilewright.ir.types import TensorType, tensor
+from tilewright.ir.value_expr import cast
 
 _B = Symbol("B", 1, 64, 1, 2)
 _M = Symbol("M", 0, 64, 1, 5)

@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from tilewright.ir.bounds import known_le, lower, upper
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import BOOL, F16, F32, I64
 from tilewright.ir.expr import ONE, ZERO, Expr, Read, Symbol, Var, index
@@ -14,7 +15,7 @@ from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.domain import axes, clamped, read_clamped, zero
 from tilewright.ir.ops.shapes import check_dims, disjunction, static_dims
 from tilewright.ir.ops.windows import LIMIT, read_inside
-from tilewright.ir.simplify import compare, known_le, lower, maximum, minimum, mod, upper
+from tilewright.ir.simplify import compare, maximum, minimum, mod
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 

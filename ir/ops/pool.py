@@ -43,9 +43,10 @@ from tilewright.ir.ops.windows import (
     pad_stage,
     positions_inside,
 )
-from tilewright.ir.simplify import cast, evaluate
+from tilewright.ir.rewrite import evaluate
 from tilewright.ir.stage import Stage, map_stage, reduce_stage
 from tilewright.ir.types import TensorType, tensor
+from tilewright.ir.value_expr import cast
 
 _N = Symbol("N", 1, 64, 1, 2)
 _H = Symbol("H", 3, 64, 1, 9)

@@ -26,9 +26,9 @@ from tilewright.ir.ops.domain import (
 )
 from tilewright.ir.ops.elementwise import widened
 from tilewright.ir.ops.shapes import check_axis, expect_dtype
-from tilewright.ir.simplify import cast
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
+from tilewright.ir.value_expr import cast
 
 _N = Symbol("N", 1, 64, 1, 4)
 _M = Symbol("M", 0, 64, 1, 3)

@@ -9,13 +9,14 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tilewright.ir.bounds import is_nonnegative, known_equal, known_le
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import F32, I64
 from tilewright.ir.expr import ONE, ZERO, Expr, Read, Symbol, index, mul
 from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.domain import axes, clamped
 from tilewright.ir.ops.shapes import check_dims, equal_requirement, product, static_dims
-from tilewright.ir.simplify import floordiv, is_nonnegative, known_equal, known_le, mod
+from tilewright.ir.simplify import floordiv, mod
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from tilewright.ir.bounds import known_equal, known_le
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, U8
 from tilewright.ir.expr import (
@@ -45,21 +46,10 @@ from tilewright.ir.ops.interpolation import (
     taps_on_one_side,
 )
 from tilewright.ir.ops.shapes import check_dims, disjunction, expect_dtype, static_dims
-from tilewright.ir.simplify import (
-    cast,
-    ceildiv,
-    compare,
-    floordiv,
-    known_equal,
-    known_le,
-    logical_and,
-    maximum,
-    minimum,
-    mod,
-    select,
-)
+from tilewright.ir.simplify import ceildiv, compare, floordiv, maximum, minimum, mod
 from tilewright.ir.stage import Stage, map_stage, reduce_stage
 from tilewright.ir.types import TensorType, tensor
+from tilewright.ir.value_expr import cast, logical_and, select
 
 MODES = ("nearest", "linear", "cubic")
 COORDINATES = (

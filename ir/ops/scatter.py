@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from tilewright.ir.bounds import known_equal
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import BOOL, F16, F32, I32, I64
 from tilewright.ir.expr import Expr, Read, Scalar, Symbol, index
@@ -20,7 +21,6 @@ from tilewright.ir.ops.elementwise import widened
 from tilewright.ir.ops.gather import check_element_indices, clamped_array, element_requirements
 from tilewright.ir.ops.gather_nd import tuple_length
 from tilewright.ir.ops.shapes import equal_requirement, not_empty_requirement
-from tilewright.ir.simplify import known_equal
 from tilewright.ir.stage import Stage
 from tilewright.ir.types import TensorType, tensor
 

@@ -7,10 +7,11 @@ requirement at run time.
 
 from collections.abc import Sequence
 
+from tilewright.ir.bounds import known_equal, known_le, upper
 from tilewright.ir.dtypes import BOOL, DType
 from tilewright.ir.expr import FALSE, ONE, ZERO, Binary, Const, Expr, mul
 from tilewright.ir.op import Op, Requirement
-from tilewright.ir.simplify import bcast, compare, known_equal, known_le, upper
+from tilewright.ir.simplify import bcast, compare
 from tilewright.ir.types import TensorType
 
 # More elements than any memory holds; products of dims must stay far from 2^63.

@@ -4,13 +4,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tilewright.ir.bounds import known_le, known_lt
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import F32, I64
 from tilewright.ir.expr import ZERO, Expr, Symbol, index
 from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.domain import axes, read_clamped
 from tilewright.ir.ops.shapes import check_dims, static_dims
-from tilewright.ir.simplify import compare, known_le, known_lt, maximum, minimum
+from tilewright.ir.simplify import compare, maximum, minimum
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 

@@ -17,9 +17,9 @@ from tilewright.ir.op import Array, Op, Sample
 from tilewright.ir.ops.domain import FLOATS, accumulator_dtype, axes, scratch
 from tilewright.ir.ops.elementwise import widened
 from tilewright.ir.ops.shapes import check_axis, expect_dtype
-from tilewright.ir.simplify import cast
 from tilewright.ir.stage import Stage, map_stage, reduce_stage
 from tilewright.ir.types import TensorType, tensor
+from tilewright.ir.value_expr import cast
 
 _N = Symbol("N", 1, 64, 1, 4)
 _M = Symbol("M", 1, 64, 1, 7)

@@ -10,23 +10,14 @@ at a time.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.ir.bounds import known_equal, known_le, upper
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import ONE, ZERO, Expr, Read, index
 from tilewright.ir.op import Op, Requirement
 from tilewright.ir.ops.domain import axes, scratch
-from tilewright.ir.simplify import (
-    ceildiv,
-    compare,
-    floordiv,
-    guard,
-    known_equal,
-    known_le,
-    logical_and,
-    maximum,
-    minimum,
-    upper,
-)
+from tilewright.ir.simplify import ceildiv, compare, floordiv, maximum, minimum
 from tilewright.ir.stage import Stage, map_stage
+from tilewright.ir.value_expr import guard, logical_and
 
 # Attributes beyond this are refused: no model means them, and products of them must stay far from
 # 2^63.

@@ -17,6 +17,7 @@ two attentions then runs on ``[n*s,k]``.
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tilewright.ir.bounds import known_equal
 from tilewright.ir.expr import ONE, Expr
 from tilewright.ir.graph import Builder, Module, Node, Value
 from tilewright.ir.ops.elementwise import Elementwise
@@ -24,7 +25,6 @@ from tilewright.ir.ops.layer_norm import LayerNorm, RmsNorm
 from tilewright.ir.ops.matmul import Matmul
 from tilewright.ir.ops.reshape import Reshape
 from tilewright.ir.ops.softmax import LogSoftmax, Softmax
-from tilewright.ir.simplify import known_equal
 from tilewright.ir.types import TensorType
 from tilewright.passes.manager import Pass, PassContext
 from tilewright.passes.rewriter import rewrite_module

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
+from tilewright.ir.bounds import is_nonnegative
 from tilewright.ir.expr import (
     Compare,
     Const,
@@ -33,7 +34,7 @@ from tilewright.ir.expr import (
 )
 from tilewright.ir.graph import Module, Node
 from tilewright.ir.op import Op
-from tilewright.ir.simplify import is_nonnegative, substitute
+from tilewright.ir.rewrite import substitute
 from tilewright.ir.types import TensorType, tensor
 from tilewright.passes.manager import Pass, PassContext
 from tilewright.passes.rewriter import graphs_of

@@ -18,6 +18,7 @@ thread's part::
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tilewright.ir.bounds import bounds, multiple_of
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import ONE, ZERO, Const, Expr, Read, Var, free_variables, index, reads
 from tilewright.ir.layout import Layout
@@ -32,7 +33,8 @@ from tilewright.ir.loop import (
     map_stmt,
     walk,
 )
-from tilewright.ir.simplify import bounds, ceildiv, floordiv, multiple_of, rewrite, substitute
+from tilewright.ir.rewrite import rewrite, substitute
+from tilewright.ir.simplify import ceildiv, floordiv
 from tilewright.passes.loop.phases import is_block_loop, is_thread_loop
 
 _Access = tuple[tuple[Expr, ...], Mapping[Expr, str]]

@@ -9,11 +9,12 @@ buffer allocated inside a vectorised loop exists once a lane.
 
 from dataclasses import dataclass
 
+from tilewright.ir.bounds import eliminate
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.errors import CodegenError
 from tilewright.ir.expr import Const, Expr, Var, add, free_variables, index, mul
 from tilewright.ir.loop import Alloc, For, Kernel, Stmt, children
-from tilewright.ir.simplify import ceildiv, eliminate, maximum
+from tilewright.ir.simplify import ceildiv, maximum
 
 ALIGNMENT = 64
 

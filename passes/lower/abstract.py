@@ -8,6 +8,7 @@ evaluates the replaced expressions at each run. The names ``n0``, ``n1``, ... fo
 first use: kernels of equal form become equal, and everything in them is affine.
 """
 
+from tilewright.ir.bounds import bounds, multiple_of
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.errors import PassError
 from tilewright.ir.expr import (
@@ -23,7 +24,7 @@ from tilewright.ir.expr import (
     mul,
     walk,
 )
-from tilewright.ir.simplify import INDEX_OPS, bounds, hinted, multiple_of, rewrite
+from tilewright.ir.rewrite import CONSTRUCTORS, hinted, rewrite
 from tilewright.ir.stage import Stage
 from tilewright.passes.lower.collect import Computation
 
@@ -56,9 +57,9 @@ class _Abstraction:
                     total = total + product
                 return total
             case IndexOp("floordiv" | "mod" as op, a, b) if isinstance(b, Const) or _varies(a):
-                return INDEX_OPS[op](self.dim(a), self.dim(b))
+                return CONSTRUCTORS[op](self.dim(a), self.dim(b))
             case IndexOp("min" | "max" as op, a, b):
-                return INDEX_OPS[op](self.dim(a), self.dim(b))
+                return CONSTRUCTORS[op](self.dim(a), self.dim(b))
         return self._symbol(e)
 
     def _product(self, atoms: list[Expr]) -> Expr:

@@ -16,7 +16,7 @@ from itertools import pairwise
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import ONE, ZERO, Expr, Read, Var, free_variables, mul, walk
 from tilewright.ir.layout import Layout
-from tilewright.ir.simplify import rewrite, substitute
+from tilewright.ir.rewrite import rewrite, substitute
 from tilewright.ir.stage import Stage
 from tilewright.passes.lower.collect import Computation
 

@@ -14,7 +14,7 @@ from tilewright.ir.errors import PassError
 from tilewright.ir.expr import Const, Expr, Read, Scalar, Var, const
 from tilewright.ir.graph import ConstantStore, Graph, Node, Value, constant_array
 from tilewright.ir.op import Array
-from tilewright.ir.simplify import rewrite, substitute
+from tilewright.ir.rewrite import rewrite, substitute
 from tilewright.ir.stage import Stage
 
 

@@ -10,7 +10,7 @@ padding in front of a window.
 
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import Call, Expr, Guard, Read, Select, Var, free_variables, walk
-from tilewright.ir.simplify import rewrite, substitute
+from tilewright.ir.rewrite import rewrite, substitute
 from tilewright.ir.stage import Stage
 from tilewright.passes.lower.collect import Computation, map_stage_expressions
 

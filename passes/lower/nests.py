@@ -11,7 +11,7 @@ from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import Expr, Read, Scalar, Var
 from tilewright.ir.layout import row_major
 from tilewright.ir.loop import Alloc, Block, For, Let, Stmt, Store, nest, seq
-from tilewright.ir.simplify import substitute
+from tilewright.ir.rewrite import substitute
 from tilewright.ir.stage import Stage
 
 

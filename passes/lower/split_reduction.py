@@ -18,8 +18,10 @@ shape, so results do not depend on the number of threads.
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import Binary, Const, Expr, Read, Scalar, Var, add, index, mul
 from tilewright.ir.layout import Layout, row_major
-from tilewright.ir.simplify import ceildiv, compare, guard, substitute
+from tilewright.ir.rewrite import substitute
+from tilewright.ir.simplify import ceildiv, compare
 from tilewright.ir.stage import Stage
+from tilewright.ir.value_expr import guard
 
 _IDENTITY = {"add": 0, "mul": 1}
 

@@ -3,11 +3,12 @@
 
 from dataclasses import dataclass
 
+from tilewright.ir.bounds import bound_above, eliminate
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.errors import ScheduleError
 from tilewright.ir.expr import ONE, ZERO, Expr, Read, Var, reads
 from tilewright.ir.loop import For, Stmt, expressions, walk
-from tilewright.ir.simplify import bound_above, eliminate, maximum, minimum
+from tilewright.ir.simplify import maximum, minimum
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from tilewright.ir.dtypes import BF16, BOOL, F32, I8, I32, DType
 from tilewright.ir.errors import CodegenError, TargetError
 from tilewright.ir.expr import UNBOUNDED, Symbol, index
 from tilewright.ir.loop import Kernel
-from tilewright.ir.simplify import evaluate
+from tilewright.ir.rewrite import evaluate
 from tilewright.ir.target import Target, parse_target
 
 NOTHING = "  ret i32 0"

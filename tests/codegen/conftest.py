@@ -13,7 +13,7 @@ import pytest
 from tilewright.codegen.llvm.compile import compile_ir
 from tilewright.codegen.llvm.kernel import emit_kernel
 from tilewright.ir.loop import For, Kernel
-from tilewright.ir.simplify import evaluate
+from tilewright.ir.rewrite import evaluate
 from tilewright.ir.target import Target, parse_target
 from tilewright.passes.loop.workspace import workspace_bytes
 

@@ -40,9 +40,10 @@ from tilewright.ir.loop import (
     nest,
     seq,
 )
-from tilewright.ir.simplify import ceildiv, compare, floordiv, logical_and, mod
+from tilewright.ir.simplify import ceildiv, compare, floordiv, mod
 from tilewright.ir.target import parse_target
 from tilewright.ir.types import tensor
+from tilewright.ir.value_expr import logical_and
 
 NATIVE = parse_target("native")
 RNG = np.random.default_rng(3)

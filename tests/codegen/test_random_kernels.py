@@ -29,9 +29,10 @@ from tilewright.ir.interpreter.loops import interpret_kernel
 from tilewright.ir.layout import Layout
 from tilewright.ir.layout_data import pack, unpack
 from tilewright.ir.loop import Alloc, For, If, Kernel, Let, Stmt, Store, seq
-from tilewright.ir.simplify import ceildiv, compare, floordiv, logical_and, maximum, minimum, mod
+from tilewright.ir.simplify import ceildiv, compare, floordiv, maximum, minimum, mod
 from tilewright.ir.target import parse_target
 from tilewright.ir.types import tensor
+from tilewright.ir.value_expr import logical_and
 
 TARGETS = [parse_target("x86-64-v2+avx+avx2"), parse_target("x86-64")]
 LAYOUTS = [Layout((0, 1)), Layout((1, 0)), Layout((0, 1), ((1, 4),)), Layout((1, 0), ((0, 8),))]

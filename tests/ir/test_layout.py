@@ -8,11 +8,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilewright.ir.bounds import bounds, lower, upper
 from tilewright.ir.expr import Symbol, Var, index
 from tilewright.ir.expr_parser import ExprParser
 from tilewright.ir.layout import Layout, channels_last, row_major, shape_of
 from tilewright.ir.layout_data import pack, unpack
-from tilewright.ir.simplify import bounds, evaluate, lower, upper
+from tilewright.ir.rewrite import evaluate
 
 
 @st.composite

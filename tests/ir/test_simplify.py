@@ -9,7 +9,18 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tilewright.ir import simplify
+from tilewright.ir.bounds import (
+    INFINITY,
+    bounds,
+    eliminate,
+    is_nonnegative,
+    known_equal,
+    known_le,
+    known_lt,
+    lower,
+    multiple_of,
+    upper,
+)
 from tilewright.ir.dtypes import BOOL, F32, INDEX
 from tilewright.ir.expr import (
     FALSE,
@@ -33,30 +44,9 @@ from tilewright.ir.expr import (
     sub,
 )
 from tilewright.ir.expr_parser import parse_expr
-from tilewright.ir.simplify import (
-    bcast,
-    bounds,
-    ceildiv,
-    compare,
-    eliminate,
-    evaluate,
-    floordiv,
-    guard,
-    hinted,
-    is_nonnegative,
-    known_equal,
-    known_le,
-    known_lt,
-    logical_and,
-    lower,
-    maximum,
-    minimum,
-    mod,
-    multiple_of,
-    select,
-    substitute,
-    upper,
-)
+from tilewright.ir.rewrite import evaluate, hinted, substitute
+from tilewright.ir.simplify import bcast, ceildiv, compare, floordiv, maximum, minimum, mod
+from tilewright.ir.value_expr import guard, logical_and, select
 
 P, Q = Symbol("p", 1, 6), Symbol("q", 1, 6)
 N = Symbol("n", 1, 9)
@@ -318,7 +308,7 @@ def test_bounds_of_many_variables_and_nested_minima_are_found_fast() -> None:
 
 def test_bounds_of_symbols_and_variables() -> None:
     assert bounds(N) == (1, 9)
-    assert bounds(Symbol("free", 0, UNBOUNDED)) == (0, simplify.INFINITY)
+    assert bounds(Symbol("free", 0, UNBOUNDED)) == (0, INFINITY)
     assert bounds(C) == (0, 8)
     assert lower(N - C) == 1  # k < n
     assert upper(A * 4 + Var("r", index(4))) == 15

@@ -5,7 +5,7 @@ import pytest
 
 from tilewright.ir.errors import PassError
 from tilewright.ir.expr import ONE, Expr, Symbol, index
-from tilewright.ir.simplify import evaluate
+from tilewright.ir.rewrite import evaluate
 from tilewright.passes.memory import (
     Lifetime,
     Plan,

@@ -38,7 +38,7 @@ from tilewright.ir.ops import (
     Tanh,
     Transpose,
 )
-from tilewright.ir.simplify import evaluate
+from tilewright.ir.rewrite import evaluate
 from tilewright.ir.target import parse_target
 from tilewright.ir.types import tensor
 from tilewright.ir.verify_graph import verify_module

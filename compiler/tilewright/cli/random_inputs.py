@@ -14,7 +14,7 @@ from tilewright.ir.dtypes import INDEX
 from tilewright.ir.errors import ParseError
 from tilewright.ir.expr import Expr, Symbol
 from tilewright.ir.expr_parser import ExprParser
-from tilewright.ir.simplify import evaluate
+from tilewright.ir.rewrite import evaluate
 from tilewright.model import CompiledModel
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.context import Port

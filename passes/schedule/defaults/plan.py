@@ -4,11 +4,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from tilewright.ir.bounds import known_lt
 from tilewright.ir.dtypes import INDEX
 from tilewright.ir.expr import Compare, Const, Expr, Var, sub
 from tilewright.ir.expr import walk as walk_expr
 from tilewright.ir.loop import Block, For, Kernel, expressions, walk
-from tilewright.ir.simplify import hinted, known_lt
+from tilewright.ir.rewrite import hinted
 from tilewright.ir.stage import Stage
 from tilewright.passes.schedule.schedule import Schedule, Step
 from tilewright.passes.schedule.steps import (

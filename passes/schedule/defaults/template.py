@@ -10,7 +10,7 @@ from tilewright.ir.buffer import Buffer
 from tilewright.ir.errors import ScheduleError
 from tilewright.ir.expr import ONE, ZERO, Binary, Call, Expr, Read, Var, sub, walk
 from tilewright.ir.loop import Kernel
-from tilewright.ir.simplify import substitute
+from tilewright.ir.rewrite import substitute
 from tilewright.ir.stage import Stage
 from tilewright.ir.target import Target
 from tilewright.passes.schedule.defaults.plan import Decision, Plan

@@ -27,7 +27,7 @@ from tilewright.ir.expr import (
     reads,
 )
 from tilewright.ir.loop import Alloc, Barrier, Block, For, If, Kernel, Let, Seq, Stmt, Store
-from tilewright.ir.simplify import substitute
+from tilewright.ir.rewrite import substitute
 from tilewright.ir.stage import Stage
 
 _OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}

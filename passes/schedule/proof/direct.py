@@ -16,6 +16,7 @@ counter-example.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tilewright.ir.bounds import known_equal, known_le
 from tilewright.ir.expr import (
     ONE,
     ZERO,
@@ -29,7 +30,8 @@ from tilewright.ir.expr import (
     sub,
     terms_of,
 )
-from tilewright.ir.simplify import ceildiv, known_equal, known_le, substitute
+from tilewright.ir.rewrite import substitute
+from tilewright.ir.simplify import ceildiv
 from tilewright.passes.schedule.proof.accesses import Loop, Program, point_ranges
 from tilewright.passes.schedule.proof.dataflow import Access
 from tilewright.passes.schedule.proof.inequalities import (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import islpy as isl
 
 from tilewright.ir.expr import Expr
-from tilewright.ir.simplify import substitute
+from tilewright.ir.rewrite import substitute
 from tilewright.passes.schedule.proof.accesses import Place
 from tilewright.passes.schedule.proof.isl_expr import (
     Domain,

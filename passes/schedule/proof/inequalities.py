@@ -9,6 +9,7 @@ means "not shown".
 
 from collections.abc import Sequence
 
+from tilewright.ir.bounds import INFINITY, Bound, bounds
 from tilewright.ir.dtypes import BOOL, INDEX
 from tilewright.ir.expr import (
     Binary,
@@ -22,7 +23,7 @@ from tilewright.ir.expr import (
     sub,
     terms_of,
 )
-from tilewright.ir.simplify import INFINITY, Bound, bounds, floordiv
+from tilewright.ir.simplify import floordiv
 
 
 def facts_of(condition: Expr) -> tuple[Expr, ...] | None:

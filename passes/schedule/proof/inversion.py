@@ -10,6 +10,7 @@ the caller. A fused loop is first replaced by the two loops it was made of.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tilewright.ir.bounds import multiple_of, upper
 from tilewright.ir.expr import (
     ZERO,
     Const,
@@ -25,7 +26,8 @@ from tilewright.ir.expr import (
     terms_of,
     walk,
 )
-from tilewright.ir.simplify import ceildiv, floordiv, mod, multiple_of, substitute, upper
+from tilewright.ir.rewrite import substitute
+from tilewright.ir.simplify import ceildiv, floordiv, mod
 from tilewright.passes.schedule.proof.inequalities import is_at_least_zero
 
 

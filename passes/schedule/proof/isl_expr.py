@@ -15,6 +15,7 @@ from typing import Any
 
 import islpy as isl
 
+from tilewright.ir.bounds import INFINITY, bounds
 from tilewright.ir.dtypes import BOOL, INDEX
 from tilewright.ir.expr import (
     FALSE,
@@ -34,7 +35,6 @@ from tilewright.ir.expr import (
     sub,
 )
 from tilewright.ir.interning import memoised
-from tilewright.ir.simplify import INFINITY, bounds
 
 _DIM = isl.dim_type.set
 _PARAM = isl.dim_type.param

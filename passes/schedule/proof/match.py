@@ -33,7 +33,7 @@ from tilewright.ir.expr import (
     index,
     reads,
 )
-from tilewright.ir.simplify import substitute
+from tilewright.ir.rewrite import substitute
 from tilewright.ir.stage import Stage
 from tilewright.passes.schedule.proof import report
 from tilewright.passes.schedule.proof.accesses import (

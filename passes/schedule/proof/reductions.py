@@ -25,7 +25,7 @@ import islpy as isl
 
 from tilewright.ir.errors import ScheduleError
 from tilewright.ir.expr import Binary, Compare, Expr, Scalar, Var, free_variables
-from tilewright.ir.simplify import substitute
+from tilewright.ir.rewrite import substitute
 from tilewright.ir.stage import Stage
 from tilewright.passes.schedule.proof import report
 from tilewright.passes.schedule.proof.accesses import Program

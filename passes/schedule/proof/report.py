@@ -8,7 +8,7 @@ import islpy as isl
 
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import Expr, Symbol, Var, index
-from tilewright.ir.simplify import substitute
+from tilewright.ir.rewrite import substitute
 from tilewright.passes.schedule.proof.accesses import Instance
 from tilewright.passes.schedule.proof.isl_expr import Domain
 

@@ -41,8 +41,10 @@ from tilewright.ir.loop import (
     seq,
     walk,
 )
-from tilewright.ir.simplify import compare, logical_and, rewrite
+from tilewright.ir.rewrite import rewrite
+from tilewright.ir.simplify import compare
 from tilewright.ir.stage import Stage
+from tilewright.ir.value_expr import logical_and
 from tilewright.passes.lower.nests import init_block, map_block, update_block
 from tilewright.passes.schedule.loops import fresh, loop_names, replace_loop
 from tilewright.passes.schedule.region import Region, constant_bound, region_read

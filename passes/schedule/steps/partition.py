@@ -22,10 +22,11 @@ Loops inside the copies get the suffix too, so that each copy can be scheduled b
 
 from dataclasses import dataclass
 
+from tilewright.ir.bounds import known_le
 from tilewright.ir.errors import ScheduleError
 from tilewright.ir.expr import ZERO, Var, index
 from tilewright.ir.loop import For, Kernel, Stmt, seq, substitute_stmt
-from tilewright.ir.simplify import floordiv, known_le, mod
+from tilewright.ir.simplify import floordiv, mod
 from tilewright.passes.schedule.loops import divide_loop, find_loop, fresh, loop_names, rename_inner
 from tilewright.passes.schedule.schedule import Step, check_factor
 

@@ -14,13 +14,16 @@ padding of a blocked layout.
 
 from dataclasses import dataclass
 
+from tilewright.ir.bounds import known_le
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.errors import ScheduleError
 from tilewright.ir.expr import Expr, Read, Var, const, reads
 from tilewright.ir.layout import Layout
 from tilewright.ir.loop import Kernel
-from tilewright.ir.simplify import ceildiv, compare, guard, known_le, rewrite
+from tilewright.ir.rewrite import rewrite
+from tilewright.ir.simplify import ceildiv, compare
 from tilewright.ir.stage import Stage, map_stage, rename_axes
+from tilewright.ir.value_expr import guard
 from tilewright.passes.lower.collect import map_stage_expressions
 from tilewright.passes.lower.inline import inline_into
 from tilewright.passes.lower.kernel import plain_body

@@ -20,7 +20,7 @@ from tilewright.ir.interpreter.loops import (
 )
 from tilewright.ir.loop import Kernel
 from tilewright.ir.ops.group import Group
-from tilewright.ir.simplify import evaluate
+from tilewright.ir.rewrite import evaluate
 from tilewright.passes.schedule.select import schedule_kernel
 
 pytest.importorskip("pyopencl", reason="needs the extra 'opencl'")

@@ -16,8 +16,8 @@ from tilewright.ir.graph import Builder, ConstantStore, Graph, Value
 from tilewright.ir.interpreter.graphs import interpret_graph, with_dims
 from tilewright.ir.interpreter.stages import run_stages
 from tilewright.ir.op import Array, Op, Sample
+from tilewright.ir.rewrite import evaluate, substitute
 from tilewright.ir.sample_values import sample_operands, sample_symbols
-from tilewright.ir.simplify import evaluate, substitute
 from tilewright.ir.types import TensorType
 
 OPS = {name: op for name, op in Op.registry.items() if any(op.samples())}

@@ -10,7 +10,8 @@ from tilewright.ir.dtypes import F32
 from tilewright.ir.errors import CodegenError
 from tilewright.ir.expr import Symbol, Var, const, index
 from tilewright.ir.loop import Alloc, For, Kernel, Stmt, Store, seq
-from tilewright.ir.simplify import ceildiv, evaluate
+from tilewright.ir.rewrite import evaluate
+from tilewright.ir.simplify import ceildiv
 from tilewright.ir.types import tensor
 from tilewright.passes.loop.workspace import plan_workspace, workspace_bytes
 

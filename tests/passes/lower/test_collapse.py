@@ -6,7 +6,7 @@ import pytest
 from computations import computation, stages
 
 from tilewright.ir.interpreter.stages import run_stages
-from tilewright.ir.simplify import evaluate
+from tilewright.ir.rewrite import evaluate
 from tilewright.passes.lower.collapse import collapse_axes
 
 JOINED = {

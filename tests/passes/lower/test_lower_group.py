@@ -8,7 +8,7 @@ from tilewright.ir.dtypes import F32, I64
 from tilewright.ir.expr import Symbol
 from tilewright.ir.graph import Builder, ConstantStore, Graph, Value
 from tilewright.ir.ops import Add, Cumsum, Exp, Matmul, Mul, Neg, ScatterElements, Transpose
-from tilewright.ir.simplify import evaluate
+from tilewright.ir.rewrite import evaluate
 from tilewright.ir.types import tensor
 from tilewright.passes.lower.kernel import lower_group
 from tilewright.passes.lower.work import work_estimate

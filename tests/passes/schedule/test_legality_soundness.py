@@ -37,7 +37,8 @@ from tilewright.ir.op import Op
 from tilewright.ir.ops.conv import Conv
 from tilewright.ir.ops.matmul import Matmul
 from tilewright.ir.ops.softmax import Softmax
-from tilewright.ir.simplify import mod, rewrite
+from tilewright.ir.rewrite import rewrite
+from tilewright.ir.simplify import mod
 from tilewright.ir.target import parse_target
 from tilewright.ir.types import TensorType, tensor
 from tilewright.passes.lower.kernel import lower_group

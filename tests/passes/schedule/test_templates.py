@@ -24,7 +24,7 @@ from tilewright.ir.ops import (
     Resize,
     Softmax,
 )
-from tilewright.ir.simplify import evaluate
+from tilewright.ir.rewrite import evaluate
 from tilewright.ir.target import parse_target
 from tilewright.ir.types import TensorType, tensor
 from tilewright.passes.lower.kernel import Lowered, lower_group

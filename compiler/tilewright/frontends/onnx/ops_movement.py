@@ -9,7 +9,7 @@ from typing import Literal
 from tilewright.frontends.onnx import compose, shapes
 from tilewright.frontends.onnx.context import NodeContext
 from tilewright.frontends.onnx.registry import handler
-from tilewright.ir import simplify
+from tilewright.ir import bounds, simplify
 from tilewright.ir.expr import ONE, ZERO, Const, Expr, index, mul, sub
 from tilewright.ir.graph import Value
 from tilewright.ir.ops import Concat, Pad, Slice
@@ -74,7 +74,7 @@ def _squeeze(ctx: NodeContext) -> Value:
     for a in axes:
         dim = x.type.shape[a]
         ctx.require(
-            simplify.known_equal(dim, ONE) is not False,
+            bounds.known_equal(dim, ONE) is not False,
             f"Axis {a} has {dim} elements and cannot be dropped.",
         )
     return compose.squeeze(ctx, x, axes)
@@ -111,7 +111,7 @@ def _split(ctx: NodeContext) -> list[Value]:
         results.append(compose.slice_axis(ctx, x, axis, start, size))
         start = start + size
     ctx.require(
-        simplify.known_equal(start, extent) is not False,
+        bounds.known_equal(start, extent) is not False,
         f"Its parts sum to {start}, but axis {axis} has {extent} elements.",
     )
     return results
@@ -210,9 +210,9 @@ def _from_end(position: Element, extent: Expr, beginning: Expr) -> Expr:
     if isinstance(position, int) and abs(position) >= _FAR and not isinstance(extent, Const):
         return extent if position > 0 else beginning
     where = index(position)
-    if simplify.is_nonnegative(where):
+    if bounds.is_nonnegative(where):
         return where
-    if simplify.upper(where) < 0:
+    if bounds.upper(where) < 0:
         return where + extent
     is_negative = simplify.minimum(simplify.maximum(mul(where, index(-1)), 0), 1)
     return where + mul(extent, is_negative)
@@ -287,7 +287,7 @@ def _tile(ctx: NodeContext) -> Value:
     ctx.require(
         len(repeats) == x.type.rank, f"It has {len(repeats)} repeats for rank {x.type.rank}."
     )
-    ctx.require(all(simplify.upper(r) >= 0 for r in repeats), "One of its repeats is negative.")
+    ctx.require(all(bounds.upper(r) >= 0 for r in repeats), "One of its repeats is negative.")
     split: list[Expr] = []
     repeated: list[Expr] = []
     merged: list[Expr] = []
@@ -308,7 +308,7 @@ def _expand(ctx: NodeContext) -> Value:
     x = ctx.value(0)
     wanted = [index(d) for d in ctx.integers(1, "shape")]
     ctx.require(
-        all(simplify.upper(d) >= 0 for d in wanted), f"The shape {wanted} has a negative dim."
+        all(bounds.upper(d) >= 0 for d in wanted), f"The shape {wanted} has a negative dim."
     )
     rank = max(x.type.rank, len(wanted))
     own = [ONE] * (rank - x.type.rank) + list(x.type.shape)
@@ -316,7 +316,7 @@ def _expand(ctx: NodeContext) -> Value:
     dims: list[Expr] = []
     for a, b in zip(own, wanted):
         ctx.require(
-            a is ONE or b is ONE or simplify.known_equal(a, b) is not False,
+            a is ONE or b is ONE or bounds.known_equal(a, b) is not False,
             f"A dim of {a} cannot be expanded to {b}.",
         )
         dims.append(simplify.bcast(a, b))

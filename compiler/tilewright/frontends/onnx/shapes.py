@@ -17,7 +17,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from tilewright.ir import simplify
+from tilewright.ir import bounds, simplify
 from tilewright.ir.dtypes import DType
 from tilewright.ir.expr import (
     FALSE,
@@ -226,7 +226,7 @@ def _truncating_divide(x: Element, y: Element, dtype: DType) -> Element:
     exact = exact_quotient(a, b)
     if exact is not None:
         return _element(exact)
-    if simplify.lower(b) < 1 or simplify.lower(a) < 0:
+    if bounds.lower(b) < 1 or bounds.lower(a) < 0:
         raise Unknown
     return _element(simplify.floordiv(a, b))
 
@@ -238,7 +238,7 @@ def remainder(x: Element, y: Element, dtype: DType) -> Element:
     if is_number(x) and is_number(y):
         return rounded(x % y, dtype)
     a, b = _integer(x), _integer(y)
-    if simplify.lower(b) < 1:
+    if bounds.lower(b) < 1:
         raise Unknown
     return _element(simplify.mod(a, b))
 
@@ -293,7 +293,7 @@ def convert(x: Element, source: DType, target: DType) -> Element:
     if target.is_bool:
         return decide("ne", x, 0)
     if isinstance(x, Ratio) and not target.is_float:
-        if not simplify.is_nonnegative(x.numerator):
+        if not bounds.is_nonnegative(x.numerator):
             raise Unknown
         return _element(simplify.floordiv(x.numerator, x.denominator))
     return x
