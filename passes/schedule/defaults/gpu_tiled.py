@@ -48,6 +48,8 @@ class GpuTiled(Template):
             reductions = [s for s in kernel.stages if s.kind == "reduce"]
             if len(reductions) != 1 or not is_contraction(reductions[0]):
                 return
+            if not reductions[0].reduce_axes:
+                return  # There is nothing to step through in chunks.
             if reductions[0].output in kernel.outputs:
                 plan.do(CacheWrite(reductions[0].name))
             for b in dict.fromkeys(r.buffer for r in reductions[0].reads()):

@@ -28,6 +28,15 @@ kernel @matmul(a: f32[m,k], b: f32[k,n], c: f32[n]) -> (y: f32[m,n]) {
 }
 """
 
+OUTER_PRODUCT = """
+kernel @outer(a: f32[m], b: f32[n]) -> (y: f32[m,n]) {
+  symbol m in [1, 100000]
+  symbol n in [1, 100000]
+  stage reduce product(i in m, j in n) -> y[i, j] : acc = f32(0.0) then (acc + (a[i] * b[j]))
+  block product.init(0, 0) { y[0, 0] = f32(0.0) }
+}
+"""
+
 SOFTMAX = """
 kernel @softmax(x: f32[m,n]) -> (y: f32[m,n]) {
   symbol m in [1, 100000]

@@ -3,7 +3,7 @@
 
 import numpy as np
 import pytest
-from gpu_kernels import ARGMAX, GELU, MATMUL, OPENCL, SOFTMAX, digit_model, plain
+from gpu_kernels import ARGMAX, GELU, MATMUL, OPENCL, OUTER_PRODUCT, SOFTMAX, digit_model, plain
 
 from tilewright.ir.interpreter.loops import interpret_kernel
 from tilewright.ir.loop import Barrier, Kernel, walk
@@ -40,6 +40,18 @@ def test_schedules_compute_their_stages(text: str, template: str, reverse: bool)
     wanted = interpret_kernel(plain(text), feeds, symbols)["y"]
     found = interpret_kernel(kernel, feeds, symbols, reverse=reverse)["y"]
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_products_without_a_sum_are_rows() -> None:
+    """A contraction of length 1 has no reduce axis, so there are no chunks to step through."""
+    kernel = plain(OUTER_PRODUCT)
+    result = schedule_kernel(kernel, OPENCL)
+    assert result.template == "gpurows"
+    feeds = inputs(kernel)
+    symbols = {"m": 5, "n": 20}
+    wanted = interpret_kernel(kernel, feeds, symbols)["y"]
+    np.testing.assert_array_equal(wanted, np.outer(feeds["a"], feeds["b"]))
+    np.testing.assert_array_equal(interpret_kernel(result.kernel, feeds, symbols)["y"], wanted)
 
 
 def test_schedules_replay_from_text() -> None:
