@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels of one map: a nest in the memory order of the output, its innermost axis on vectors."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
 
 from tilewright.ir.loop import Kernel
 from tilewright.ir.stage import Stage
@@ -14,12 +15,23 @@ from tilewright.passes.schedule.defaults.plan import (
     points,
 )
 from tilewright.passes.schedule.defaults.template import (
-    TASK_WORK,
-    TASKS_PER_CORE,
     Template,
     cost_of_point,
+    default_tasks,
+    task_counts,
 )
 from tilewright.passes.schedule.steps import Chunk, Parallel
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    """The number of tasks that is wanted, and others worth trying."""
+
+    default: int
+    options: tuple[int, ...]
+
+    def choose(self, plan: Plan, effect: Callable[[int], Hashable]) -> int:
+        return plan.choose("tasks", self.default, self.options, effect)
 
 
 class Elementwise(Template):
@@ -34,25 +46,27 @@ class Elementwise(Template):
         order = [v.name for v in memory_order(stage)]
         lanes = target.lanes(stage.output.dtype.bytes)
         work = points(stage) * cost_of_point(stage)
-        wanted = min(target.cores * TASKS_PER_CORE, 1 + work // TASK_WORK)
+        tasks = _Tasks(default_tasks(work, target), (1, *task_counts(target)))
         plan = Plan(kernel, choices)
-        counts = (1, target.cores, 2 * target.cores, 4 * target.cores, 8 * target.cores)
-        wanted = plan.choose("tasks", wanted, counts)
         plan.reorder(*order)
         if len(order) == 1:
-            self._flat(plan, stage, order[0], wanted, lanes)
+            self._flat(plan, order[0], tasks, lanes)
         else:
-            self._nest(plan, stage, order, wanted, lanes)
+            self._nest(plan, stage, order, tasks, lanes)
         yield plan
 
-    def _flat(self, plan: Plan, stage: Stage, name: str, wanted: int, lanes: int) -> None:
+    def _flat(self, plan: Plan, name: str, tasks: _Tasks, lanes: int) -> None:
         """One axis: tasks are pieces of it."""
-        size = -(-plan.size(name) // wanted)
-        plan.do(Chunk(name, -(-size // (4 * lanes)) * 4 * lanes))
+        size = plan.size(name)
+
+        def piece(wanted: int) -> int:
+            return -(-size // (wanted * 4 * lanes)) * 4 * lanes
+
+        plan.do(Chunk(name, piece(tasks.choose(plan, piece))))
         plan.vectorize(f"{name}_i", lanes)
         plan.do(Parallel(f"{name}_o"))
 
-    def _nest(self, plan: Plan, stage: Stage, order: list[str], wanted: int, lanes: int) -> None:
+    def _nest(self, plan: Plan, stage: Stage, order: list[str], tasks: _Tasks, lanes: int) -> None:
         """Several axes; one whose conditions change (of a concatenation, say) is cut and goes
         inside the task loop.
         """
@@ -60,12 +74,16 @@ class Elementwise(Template):
         axis = next((n for n in reversed(order) if self._changes(plan, stage, n)), "")
         pieces = [""]
         if axis and axis != inner and len(outer) == 1:
-            plan.do(Chunk(inner, -(-plan.size(inner) // wanted)))
+            size = plan.size(inner)
+            wanted = tasks.choose(plan, lambda n: -(-size // n))
+            plan.do(Chunk(inner, -(-size // wanted)))
             outer, inner = [f"{inner}_o"], f"{inner}_i"
             plan.reorder(*outer, axis, inner)
-        elif axis and axis != inner:
-            outer.remove(axis)
-            plan.reorder(*outer, axis, inner)
+        else:
+            if axis and axis != inner:
+                outer.remove(axis)
+                plan.reorder(*outer, axis, inner)
+            wanted = tasks.choose(plan, lambda n: plan.task_loops(outer, n))
         task, _ = plan.tasks(outer, wanted)
         if axis:
             pieces = plan.cut_at_conditions(stage.name, axis)

@@ -17,6 +17,12 @@ from tilewright.passes.schedule.defaults.rows import row_axes
 from tilewright.passes.schedule.defaults.template import Template
 from tilewright.passes.schedule.steps import Bind, CacheWrite, ComputeAt, Fuse, Inline, Split
 
+WARP = 32
+"""Threads that run together: a block of fewer leaves some idle."""
+
+THREADS = (32, 64, 128, 256)
+"""Threads of a block that are worth trying."""
+
 
 class GpuRows(Template):
     """A thread a row; rows fused into one axis of blocks where their extents allow."""
@@ -40,8 +46,10 @@ class GpuRows(Template):
         names = [v.name for v in rows]
         plan.reorder(*names, *(v.name for v in memory_order(root) if v not in rows))
         groups = fused_groups(plan, names)
-        threads = plan.choose("threads", 128, (32, 64, 256))
         last = groups.pop()
+        size = plan.static_size(last)
+        most = max(THREADS) if size is None else -(-size // WARP) * WARP
+        threads = plan.choose("threads", 128, THREADS, lambda n: min(n, most))
         plan.do(Split(last, threads))
         plan.reorder(*groups, f"{last}_o", f"{last}_i")
         for s in reversed(plan.kernel.stages[:-1]):

@@ -82,7 +82,8 @@ class _Tiling:
         if is_static(v):
             threads = min(threads, 1 << (extent(v) - 1).bit_length())
             each = min(each, -(-extent(v) // threads))
-        return threads, self.plan.choose(f"{name}_each", each, (1, 2, 4))
+        options = (n for n in (1, 2, 4) if not is_static(v) or n * threads < extent(v) + threads)
+        return threads, self.plan.choose(f"{name}_each", each, options)
 
     def build(self) -> None:
         plan, form = self.plan, self.form

@@ -8,12 +8,7 @@ from collections.abc import Iterator, Mapping
 from tilewright.ir.loop import Kernel
 from tilewright.ir.target import Target
 from tilewright.passes.schedule.defaults.plan import Plan, memory_order, points
-from tilewright.passes.schedule.defaults.template import (
-    TASK_WORK,
-    TASKS_PER_CORE,
-    Template,
-    cost_of_point,
-)
+from tilewright.passes.schedule.defaults.template import Template, cost_of_point, default_tasks
 from tilewright.passes.schedule.steps import ComputeAt, Parallel
 
 
@@ -32,9 +27,8 @@ class Maps(Template):
         plan = Plan(kernel, choices)
         lanes = target.lanes(root.output.dtype.bytes)
         work = sum(points(s) * cost_of_point(s) for s in kernel.stages)
-        wanted = min(target.cores * TASKS_PER_CORE, 1 + work // TASK_WORK)
         plan.reorder(*order)
-        task, block = plan.tasks(order[:-1][:2], wanted)
+        task, block = plan.tasks(order[:-1][:2], default_tasks(work, target))
         for s in reversed(before):
             plan.do(ComputeAt(s.name, "workspace", (block,)))
             inner = [v.name for v in memory_order(s)]

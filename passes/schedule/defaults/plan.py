@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build a schedule step by step, looking at the kernel as it stands after each step."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from tilewright.ir.bounds import known_lt
@@ -60,13 +60,23 @@ class Plan:
             self.kernel = step.apply(self.kernel)
             self.steps.append(step)
 
-    def choose(self, name: str, default: int, options: Iterable[int]) -> int:
+    def choose(
+        self,
+        name: str,
+        default: int,
+        options: Iterable[int],
+        effect: Callable[[int], Hashable] = int,
+    ) -> int:
         """Decide: ``default`` unless ``choices`` says otherwise; ``options`` are the values worth
         trying.
+
+        ``effect`` is what the template makes of a value: of options with the same effect one is
+        kept, the default or else the least, so that different choices are different schedules.
         """
-        values = tuple(sorted({default, *options}))
+        distinct = {effect(n): n for n in sorted(options, reverse=True)}
+        distinct[effect(default)] = default
         chosen = self.choices.get(name, default)
-        self.decisions[name] = Decision(chosen, values)
+        self.decisions[name] = Decision(chosen, tuple(sorted(distinct.values())))
         return chosen
 
     def loop(self, name: str) -> Var | None:
@@ -152,21 +162,32 @@ class Plan:
         product of symbols cannot be split again.
         """
         names = [n for n in names if self.loop(n) is not None]
-        symbolic = [n for n in names if self.static_size(n) is None]
-        lead = max(symbolic, key=self.size) if symbolic else names[0]
-        if lead != names[0]:
-            names = [lead, *(n for n in names if n != lead)]
-            self.do(Reorder(tuple(names)))
-        task = names[0]
-        for name in names[1:]:
-            if self.size(task) >= wanted or self.static_size(name) is None:
-                break
+        fused, per_task = self.task_loops(names, wanted)
+        task = fused[0]
+        if task != names[0]:
+            self.do(Reorder((task, *(n for n in names if n != task))))
+        for name in fused[1:]:
             self.do(Fuse(task, name))
             task = f"{task}_f"
-        if self.size(task) <= 4 * wanted:
+        if per_task == 1:
             return task, task
-        self.do(Chunk(task, -(-self.size(task) // wanted)))
+        self.do(Chunk(task, per_task))
         return f"{task}_o", f"{task}_i"
+
+    def task_loops(self, names: list[str], wanted: int) -> tuple[tuple[str, ...], int]:
+        """The loops that :meth:`tasks` fuses, and how many iterations of their product a task takes
+        (1 if it is not chunked).
+        """
+        names = [n for n in names if self.loop(n) is not None]
+        symbolic = [n for n in names if self.static_size(n) is None]
+        lead = max(symbolic, key=self.size) if symbolic else names[0]
+        fused, size = [lead], self.size(lead)
+        for name in [n for n in names if n != lead]:
+            if size >= wanted or self.static_size(name) is None:
+                break
+            fused.append(name)
+            size *= self.size(name)
+        return tuple(fused), 1 if size <= 4 * wanted else -(-size // wanted)
 
 
 def condition_changes(kernel: Kernel, stage: str, var: Var) -> tuple[list[int], list[int]]:

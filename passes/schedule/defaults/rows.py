@@ -15,11 +15,11 @@ from tilewright.ir.target import Target
 from tilewright.passes.lower.split_reduction import is_splittable
 from tilewright.passes.schedule.defaults.plan import Plan, extent, is_static, memory_order, points
 from tilewright.passes.schedule.defaults.template import (
-    TASK_WORK,
-    TASKS_PER_CORE,
     Template,
     cost_of_point,
+    default_tasks,
     is_contiguous,
+    task_counts,
 )
 from tilewright.passes.schedule.loops import find_loop
 from tilewright.passes.schedule.region import region_read
@@ -105,11 +105,11 @@ def _schedule(plan: Plan, root: Stage, rows: list[Var], lanes: int, target: Targ
         plan.do(Fuse(name, v.name))
         name = f"{name}_f"
     work = sum(points(s) * cost_of_point(s) for s in kernel.stages)
-    tasks = min(target.cores * TASKS_PER_CORE, 1 + work // TASK_WORK)
+    size = plan.size(name)
     tasks = plan.choose(
-        "tasks", tasks, (1, target.cores, 2 * target.cores, 4 * target.cores, 8 * target.cores)
+        "tasks", default_tasks(work, target), (1, *task_counts(target)), lambda n: -(-size // n)
     )
-    plan.do(Chunk(name, -(-plan.size(name) // tasks)))
+    plan.do(Chunk(name, -(-size // tasks)))
     for s in reversed(kernel.stages[:-1]):
         _place(plan, s, f"{name}_i", lanes)
     for v in root.axes:

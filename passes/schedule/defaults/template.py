@@ -26,6 +26,16 @@ TASK_WORK = 20_000
 """
 
 
+def default_tasks(work: int, target: Target) -> int:
+    """How many tasks a kernel of so many scalar operations should have."""
+    return min(target.cores * TASKS_PER_CORE, 1 + work // TASK_WORK)
+
+
+def task_counts(target: Target) -> tuple[int, ...]:
+    """Numbers of tasks worth trying."""
+    return tuple(target.cores * n for n in (1, 2, 4, 8))
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A schedule and the kernel that it makes."""

@@ -12,7 +12,7 @@ from tilewright.ir.stage import Stage
 from tilewright.ir.target import Target
 from tilewright.passes.schedule.defaults.contraction import Form
 from tilewright.passes.schedule.defaults.plan import Plan, extent, is_static, memory_order, points
-from tilewright.passes.schedule.defaults.template import TASK_WORK, TASKS_PER_CORE, is_contraction
+from tilewright.passes.schedule.defaults.template import default_tasks, is_contraction, task_counts
 
 
 def vector_block(form: Form, target: Target) -> int:
@@ -41,9 +41,7 @@ class TileSizes:
         self.packed = [s for s in form.before if s.name in packs]
         self.windows = [s for s in form.before if s not in self.packed]
         self.vectors = max(1, block // target.lanes(form.reduction.output.dtype.bytes))
-        work = points(form.reduction)
-        wanted = min(target.cores * TASKS_PER_CORE, 1 + work // TASK_WORK)
-        self.wanted = plan.choose("tasks", wanted, (target.cores * n for n in (1, 2, 4, 8)))
+        self.tasks = default_tasks(points(form.reduction), target)
 
     def panels_first(self, panel: str) -> bool:
         """True if each task should take some panels of the weights and all rows."""
@@ -64,6 +62,13 @@ class TileSizes:
         default = weights > self.target.l2 or weights >= activations
         return bool(self.plan.choose("panels_first", int(default), (0, 1)))
 
+    def panel_block(self, panel: str) -> int:
+        """How many panels a task takes."""
+        size = self.plan.size(panel)
+        counts = task_counts(self.target)
+        options = (max(1, size // n) for n in counts)
+        return self.plan.choose("panel_block", max(1, size // self.tasks), options)
+
     def row_block(self, outer: list[str]) -> int:
         """How many iterations of the innermost outer loop a task takes: halo is shared, but tasks
         must be enough.
@@ -72,12 +77,17 @@ class TileSizes:
         for name in outer[:-1]:
             others *= self.plan.size(name)
         size = self.plan.size(outer[-1])
-        share = max(1, size * others // self.wanted)
-        rows = min(size, share)
+        fit = size
         for s in self.windows:
             budget = self.target.l1 * 3 // 2 if self.goes_by_panel(s) else self.target.l2 // 2
-            rows = min(rows, max(1, budget // self._bytes_per_row(s)))
-        return self.plan.choose("row_block", rows, (n for n in (1, 2, 4, 7, 8, 14) if n <= size))
+            fit = min(fit, max(1, budget // self._bytes_per_row(s)))
+
+        def share(tasks: int) -> int:
+            return min(fit, max(1, size * others // tasks))
+
+        options = {share(n) for n in task_counts(self.target)}
+        options |= {n for n in (1, 2, 4, 7, 8, 14) if n <= size}
+        return self.plan.choose("row_block", share(self.tasks), options)
 
     def _bytes_per_row(self, s: Stage) -> int:
         """The bytes of a producer's box for one more row of the root: all its inner axes, or one
@@ -102,9 +112,15 @@ class TileSizes:
             depth *= extent(v)
         tile = self.tile_rows(row)
         fit = self.target.l2 // 2 // (4 * depth)
-        share = -(-self.plan.size(row) // self.wanted)
-        size = -(-max(tile, min(fit, share)) // tile) * tile
-        return self.plan.choose("row_block", size, (n * tile for n in (1, 2, 4, 8, 16, 32)))
+        size = self.plan.size(row)
+
+        def share(tasks: int) -> int:
+            return -(-max(tile, min(fit, -(-size // tasks))) // tile) * tile
+
+        options = {share(n) for n in task_counts(self.target)}
+        options |= {n * tile for n in (1, 2, 4, 8, 16, 32)}
+        # All blocks that hold every row are one.
+        return self.plan.choose("row_block", share(self.tasks), options, lambda n: min(n, size))
 
     def tile_rows(self, row: str) -> int:
         """Rows of a tile: as many accumulators as registers allow, balanced over a constant row

@@ -147,7 +147,7 @@ class _Tiling:
         plan = self.plan
         if self.sizes.panels_first(panel):
             task = panel
-            per_task = plan.size(panel) // self.sizes.wanted
+            per_task = self.sizes.panel_block(panel)
             if per_task > 1:
                 plan.do(Chunk(panel, per_task))
                 task, panel = f"{panel}_o", f"{panel}_i"
@@ -160,8 +160,8 @@ class _Tiling:
                 plan.do(Chunk(outer[-1], size))
                 outer, inner = [*outer[:-1], f"{outer[-1]}_o"], f"{outer[-1]}_i"
             heads, rest = outer, [panel, inner, row, lane]
-        elif row and self.sizes.flat_block(row) < plan.size(row):
-            plan.do(Chunk(row, self.sizes.flat_block(row)))
+        elif row and (rows := self.sizes.flat_block(row)) < plan.size(row):
+            plan.do(Chunk(row, rows))
             heads, rest, row = [f"{row}_o"], [panel, f"{row}_i", lane], f"{row}_i"
         else:
             first = panel or row or lane
@@ -252,9 +252,11 @@ class _Tiling:
             if len(names) > 1 and (plan.static_size(names[-2]) or 99) * size <= 9:
                 plan.unroll(names[-2])
             return
+        if not self.sizes.contraction:
+            return
         factors = [f for f in (8, 4, 2, 1) if size % f == 0]
         factor = plan.choose("unroll", factors[0], factors)
-        if factor > 1 and self.sizes.contraction:
+        if factor > 1:
             plan.do(Split(names[-1], factor), Unroll(f"{names[-1]}_i"))
 
     def _producer(self, s: Stage, loops: _Loops) -> None:
