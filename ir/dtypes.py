@@ -2,7 +2,7 @@
 """Element types: one immutable :class:`DType` each, with its text name and numpy counterpart.
 
 ``index`` is the type of loop variables, symbolic dims and buffer indices: a 64-bit integer that the
-compiler proves free of overflow, while arithmetic on ``i64`` wraps as numpy's does.
+compiler takes to be free of overflow, while arithmetic on ``i64`` wraps as numpy's does.
 """
 
 from dataclasses import dataclass

@@ -3,8 +3,9 @@
 
 The program binds each symbol from the input dim that gives its value, requires everything else that
 compilation took for granted (fixed dims, bounds, multiples, dims that must agree), then places
-buffers and launches kernels. Values that alias each other (a reshape and its operand) are one
-buffer, that of whoever wrote it; a launch passes memory, and the kernel knows the shape.
+buffers and launches kernels. Values that alias each other (a reshape and its operand, or a
+transposition that leaves memory as it is) are one buffer, that of whoever wrote it; a launch passes
+memory, and the kernel knows the shape.
 
     host @main(x: f32[n,3]) -> (y: f32[n,2]) {
       constant w: f32[3,2]

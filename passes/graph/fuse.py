@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Form fusion groups: afterwards the main graph holds constants, aliasing reshapes and groups
-alone.
+"""Form fusion groups: afterwards the main graph holds constants, aliases (reshapes and
+transpositions that leave memory as it is) and groups alone.
 
 Before ``%1 = conv(x, w); %2 = add(%1, %r); %3 = maximum(%2, %zero)``, after ``%3 = group(x, w, %r)
 {kind="contraction"}`` with the three nodes, and the small constant, in its region. Which nodes go

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Give every model output memory of its own.
 
-An output that is an input, a constant, or the same memory as another output (through reshapes) is
-copied by a ``relayout`` to row-major; ``return x, x`` becomes ``%0 = relayout(x); %1 = relayout(x);
+An output that is an input, a constant, or the same memory as another output (through reshapes and
+transpositions that leave memory as it is), or that is not stored in row-major order, is copied by a
+``relayout`` to row-major; ``return x, x`` becomes ``%0 = relayout(x); %1 = relayout(x);
 return %0, %1``. Runs right before fusion, which turns the copies into kernels.
 """
 

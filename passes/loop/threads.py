@@ -9,11 +9,12 @@ dim, thread ``t`` owns ``c`` neighbours (``c*t + r``) or every ``c``-th cell (``
 dim is not divided. :func:`shares` finds that division; :func:`privatize` shrinks the buffers to one
 thread's part::
 
-    alloc acc: f32[32,8] @register { for y in 16 thread.y { for x in 8 thread.x { for r in 2 {
-    acc[2*y + r, x] = 0 } } } }
+    alloc acc: f32[32,8] @register {
+      for y in 16 thread.y { for x in 8 thread.x { for r in 2 { acc[2*y + r, x] = 0 } } } }
 
-    alloc acc: f32[2,1] @register { for y in 16 thread.y { for x in 8 thread.x { for r in 2 { acc[r,
-0] = 0 } } } }"""
+    alloc acc: f32[2,1] @register {
+      for y in 16 thread.y { for x in 8 thread.x { for r in 2 { acc[r, 0] = 0 } } } }
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -7,8 +7,9 @@ Before::
 
 After, with 8 lanes::
 
-    reduce s_p8(i, l in 8; k in ceil(K/8)) -> p[i, l] : acc = 0 then acc + guard(8*k + l < K, f(i,
-    8*k + l), 0) reduce s(i; l in 8) -> s[i] : acc = 0 then acc + p[i, l]
+    reduce s_p8(i, l in 8; k in ceil(K/8)) -> p[i, l] :
+        acc = 0 then acc + guard(8*k + l < K, f(i, 8*k + l), 0)
+    reduce s(i; l in 8) -> s[i] : acc = 0 then acc + p[i, l]
 
 This reassociates, which the numeric policy allows for the sums, products, maxima and minima that it
 applies to: the accumulator must start at the identity of the operation. The tree is fixed by the

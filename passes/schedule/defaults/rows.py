@@ -2,8 +2,8 @@
 """Softmax, normalisations and reductions along memory: everything for one row at a time, in cache.
 
 The last stage is a map over rows, or over rows and the reduced axis; all other stages are computed
-at the row loop. Reductions along the contiguous axis get partial accumulators, one a lane, so that
-they run on vectors.
+at the row loop. Reductions along the contiguous axis get partial accumulators, one a lane of a
+vector or of four, so that they run on vectors.
 """
 
 from collections.abc import Iterator, Mapping
