@@ -18,7 +18,7 @@ Text form: ``4*i + j``, ``(i + 3) // 4``, ``i % 4``, ``min(a, b)``, ``x[i, j]``,
 ``f32(1.5)``, ``cast(x, f32)``, ``select(c, a, b)``, ``guard(c, a, b)``, ``exp(x)``.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Union
 
@@ -479,13 +479,6 @@ def reads(e: Expr) -> list[Read]:
     """The distinct reads in ``e``."""
     return [n for n in walk(e) if isinstance(n, Read)]
 
-
-def all_variables(items: Iterable[Expr]) -> frozenset[Expr]:
-    """The union of :func:`free_variables` over several expressions."""
-    return frozenset().union(*(free_variables(e) for e in items))
-
-
-Rebuild = Callable[[Expr, Sequence[Expr]], Expr]
 
 # --- text -----------------------------------------------------------------------------------------
 

@@ -20,7 +20,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 import numpy.typing as npt
 
 from tilewright.ir.buffer import Buffer
@@ -133,13 +132,3 @@ class Op:
         self.require(
             least <= len(operands) <= most, f"Expected {wanted} operands, got {len(operands)}."
         )
-
-    def normalize_axis(self, axis: int, rank: int) -> int:
-        """A non-negative axis; TypeInferenceError if it is out of range."""
-        self.require(-rank <= axis < max(rank, 1), f"Axis {axis} is out of range for rank {rank}.")
-        return axis % rank if rank else 0
-
-
-def as_arrays(*items: Any) -> tuple[Array, ...]:
-    """Results of ``reference`` as a tuple of arrays."""
-    return tuple(np.asarray(i) for i in items)

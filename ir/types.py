@@ -54,10 +54,6 @@ class TensorType(Term):
     def with_dtype(self, dtype: DType) -> "TensorType":
         return TensorType(dtype, self.shape, self.layout)
 
-    def with_shape(self, shape: Iterable[Operand]) -> "TensorType":
-        """The same dtype with another shape, row-major."""
-        return tensor(self.dtype, shape)
-
     def __str__(self) -> str:
         dims = ",".join(map(str, self.shape))
         return f"{self.dtype}[{dims}]{'' if self.layout.is_row_major else self.layout}"

@@ -10,9 +10,9 @@ at a time.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.ir.bounds import known_equal, known_le, upper
+from tilewright.ir.bounds import known_le, upper
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.expr import ONE, ZERO, Expr, Read, index
+from tilewright.ir.expr import ZERO, Expr, Read, index
 from tilewright.ir.op import Op, Requirement
 from tilewright.ir.ops.domain import axes, scratch
 from tilewright.ir.simplify import ceildiv, compare, floordiv, maximum, minimum
@@ -159,11 +159,6 @@ def read_inside(x: Buffer, point: Sequence[Expr], begins: Sequence[Expr | int], 
     for i, dim in zip(source, x.shape, strict=True):
         inside += [compare("ge", i, ZERO), compare("lt", i, dim)]
     return guard(logical_and(*inside), Read(x, source), fill)
-
-
-def window_axis_is_trivial(kernel: Expr) -> bool:
-    """True for a kernel dim of 1, which needs no loop."""
-    return known_equal(kernel, ONE) is True
 
 
 def positions_inside(window: Window, start: Expr, least: Expr, end: Expr) -> Expr:

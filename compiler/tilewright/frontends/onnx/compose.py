@@ -50,13 +50,6 @@ def squeeze(ctx: NodeContext, x: Value, axes: Sequence[int]) -> Value:
     return reshape(ctx, x, [d for a, d in enumerate(x.type.shape) if a not in axes])
 
 
-def per_channel(ctx: NodeContext, x: Value, rank: int, axis: int = 1) -> Value:
-    """A vector that broadcasts along ``axis`` of a tensor of ``rank``."""
-    dims = [ONE] * rank
-    dims[axis] = x.type.size
-    return reshape(ctx, x, dims)
-
-
 def broadcast(ctx: NodeContext, x: Value, shape: Sequence[Operand]) -> Value:
     """``x`` repeated to a shape; itself if it has that already."""
     dims = tuple(index(d) for d in shape)

@@ -179,10 +179,6 @@ class NodeContext:
         (result,) = self.importer.emit(op, operands)
         return result
 
-    def emit_all(self, op: Op, *operands: Value) -> list[Value]:
-        """Append a node of ours and return its results."""
-        return self.importer.emit(op, operands)
-
     def constant(self, data: object, dtype: DType) -> Value:
         """A constant of that dtype."""
         return self.importer.constant(np.asarray(data), dtype)
