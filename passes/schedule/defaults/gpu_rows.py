@@ -17,9 +17,6 @@ from tilewright.passes.schedule.defaults.rows import row_axes
 from tilewright.passes.schedule.defaults.template import Template
 from tilewright.passes.schedule.steps import Bind, CacheWrite, ComputeAt, Fuse, Inline, Split
 
-WARP = 32
-"""Threads that run together: a block of fewer leaves some idle."""
-
 THREADS = (32, 64, 128, 256)
 """Threads of a block that are worth trying."""
 
@@ -48,7 +45,7 @@ class GpuRows(Template):
         groups = fused_groups(plan, names)
         last = groups.pop()
         size = plan.static_size(last)
-        most = max(THREADS) if size is None else -(-size // WARP) * WARP
+        most = max(THREADS) if size is None else -(-size // target.warp) * target.warp
         threads = plan.choose("threads", 128, THREADS, lambda n: min(n, most))
         plan.do(Split(last, threads))
         plan.reorder(*groups, f"{last}_o", f"{last}_i")
