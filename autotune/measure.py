@@ -7,7 +7,6 @@ the number of tasks, since the tasks of a kernel are alike.
 """
 
 from dataclasses import dataclass
-from types import TracebackType
 
 from tilewright.codegen.kernels import CompiledKernel
 from tilewright.codegen.llvm.host import DIRECT_WORK
@@ -84,12 +83,7 @@ class Measurer:
     def __enter__(self) -> "Measurer":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._pool.close()
 
     def compare(

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tilewright.autotune.database import Database
@@ -116,12 +115,7 @@ class ScheduleRecords:
     def __enter__(self) -> ScheduleRecords:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._database.close()
 
     def find(self, kernel: str, target: str, version: str) -> Record | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.ir.bounds import known_equal, multiple_of
+from tilewright.ir.bounds import known_equal
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import BF16, F16, F32, F64
 from tilewright.ir.expr import ONE, Expr, Read, Scalar, Symbol, Var, binary, const, index, mul
@@ -22,7 +22,7 @@ from tilewright.ir.ops.domain import FLOATS, accumulator_dtype, axes, clamped, s
 from tilewright.ir.ops.elementwise import widened
 from tilewright.ir.ops.layer_norm import inverse_root
 from tilewright.ir.ops.reshape import Reshape
-from tilewright.ir.ops.shapes import equal_requirement, expect_dtype, product
+from tilewright.ir.ops.shapes import equal_requirement, expect_dtype, multiple_requirement, product
 from tilewright.ir.ops.unary import Rsqrt
 from tilewright.ir.ops.windows import LIMIT
 from tilewright.ir.simplify import floordiv
@@ -177,12 +177,8 @@ class GroupNorm(_GroupedNorm):
 
     def requirements(self, operands: Sequence[TensorType]) -> tuple[Requirement, ...]:
         channels = operands[0].shape[1]
-        found = channel_requirements(operands)
-        if multiple_of(channels) % self.groups:
-            whole = floordiv(channels, self.groups) * self.groups
-            message = f"The {{0}} channels do not divide into {self.groups} groups."
-            found += equal_requirement(channels, whole, message)
-        return found
+        message = f"The {{0}} channels do not divide into {self.groups} groups."
+        return channel_requirements(operands) + multiple_requirement(channels, self.groups, message)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

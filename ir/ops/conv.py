@@ -19,7 +19,7 @@ from tilewright.ir.layout import channels_last
 from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.domain import NUMERIC, accumulator_dtype, axes, clamped, scratch, zero
 from tilewright.ir.ops.elementwise import widened
-from tilewright.ir.ops.shapes import equal_requirement, expect_dtype
+from tilewright.ir.ops.shapes import equal_requirement, expect_dtype, multiple_requirement
 from tilewright.ir.ops.windows import (
     LIMIT,
     Window,
@@ -87,10 +87,8 @@ class Conv(Op):
         if len(operands) == 3:
             message = "The weight has {0} output channels, the bias {1} values."
             found += equal_requirement(w.shape[0], operands[2].shape[0], message)
-        if multiple_of(w.shape[0]) % self.groups:
-            whole = floordiv(w.shape[0], self.groups) * self.groups
-            message = f"The output channels {{0}} do not divide into {self.groups} groups."
-            found += equal_requirement(w.shape[0], whole, message)
+        message = f"The output channels {{0}} do not divide into {self.groups} groups."
+        found += multiple_requirement(w.shape[0], self.groups, message)
         return found + fit_requirements(self.windows(w.shape[2:]), x.shape[2:])
 
     def reference(self, *operands: Array) -> tuple[Array, ...]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.ir.bounds import known_equal, known_le, multiple_of, upper
+from tilewright.ir.bounds import known_equal, known_le, upper
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import BF16, F16, F32, I32
 from tilewright.ir.expr import ONE, ZERO, Expr, Read, Symbol, Var, index, mul
@@ -21,7 +21,7 @@ from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.conv import check_bias, check_weight, contract
 from tilewright.ir.ops.domain import NUMERIC, accumulator_dtype, axes, clamped, zero
 from tilewright.ir.ops.elementwise import widened
-from tilewright.ir.ops.shapes import equal_requirement, expect_dtype
+from tilewright.ir.ops.shapes import equal_requirement, expect_dtype, multiple_requirement
 from tilewright.ir.ops.windows import LIMIT, Window, check_windows, make_windows, pad_to
 from tilewright.ir.simplify import ceildiv, compare, floordiv, maximum, mod
 from tilewright.ir.stage import Stage
@@ -116,11 +116,8 @@ class ConvTranspose(Op):
             outputs = mul(w.shape[1], index(self.groups))
             message = "There are {0} output channels, but {1} values of the bias."
             found += equal_requirement(outputs, operands[2].shape[0], message)
-        if multiple_of(x.shape[1]) % self.groups:
-            whole = floordiv(x.shape[1], self.groups) * self.groups
-            message = f"The {{0}} channels do not divide into {self.groups} groups."
-            found += equal_requirement(x.shape[1], whole, message)
-        return found
+        message = f"The {{0}} channels do not divide into {self.groups} groups."
+        return found + multiple_requirement(x.shape[1], self.groups, message)
 
     def reference(self, *operands: Array) -> tuple[Array, ...]:
         x, w = widened(operands[0]), widened(operands[1])

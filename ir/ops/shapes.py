@@ -7,11 +7,11 @@ requirement at run time.
 
 from collections.abc import Sequence
 
-from tilewright.ir.bounds import known_equal, known_le, upper
+from tilewright.ir.bounds import known_equal, known_le, multiple_of, upper
 from tilewright.ir.dtypes import BOOL, DType
 from tilewright.ir.expr import FALSE, ONE, ZERO, Binary, Const, Expr, mul
 from tilewright.ir.op import Op, Requirement
-from tilewright.ir.simplify import bcast, compare
+from tilewright.ir.simplify import bcast, compare, floordiv
 from tilewright.ir.types import TensorType
 
 # More elements than any memory holds; products of dims must stay far from 2^63.
@@ -88,6 +88,13 @@ def equal_requirement(x: Expr, y: Expr, message: str) -> tuple[Requirement, ...]
     if known_equal(x, y):
         return ()
     return ((compare("eq", x, y), message, (x, y)),)
+
+
+def multiple_requirement(x: Expr, factor: int, message: str) -> tuple[Requirement, ...]:
+    """That a dim is a multiple of ``factor``, unless it is known."""
+    if multiple_of(x) % factor == 0:
+        return ()
+    return equal_requirement(x, floordiv(x, factor) * factor, message)
 
 
 def check_axis(op: Op, axis: int, rank: int) -> None:

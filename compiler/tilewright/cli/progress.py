@@ -2,7 +2,6 @@
 """Progress of a compilation on standard error: a bar on a terminal, else lines now and then."""
 
 import time
-from types import TracebackType
 from typing import Any
 
 from tilewright.cli.terminal import console, note
@@ -16,12 +15,7 @@ class Silent:
     def __enter__(self) -> "Silent":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         pass
 
     def __call__(self, phase: str, done: int, of: int) -> None:
@@ -62,12 +56,7 @@ class Bar(Silent):
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._bar.stop()
 
     def __call__(self, phase: str, done: int, of: int) -> None:

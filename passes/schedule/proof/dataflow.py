@@ -258,13 +258,9 @@ class Flow:
         if not has:
             return
         agreeing = _joined(has).apply_range(_joined(wants).reverse())
-        wrong = self.dependence.subtract(agreeing)
-        for piece in pieces(wrong, "get_map_list"):
-            source = self.by_name[piece.get_tuple_name(isl.dim_type.in_)]
-            sink = self.by_name[piece.get_tuple_name(isl.dim_type.out)]
-            point = piece.wrap().sample_point()
-            before = report.values_of(point, source.domain)
-            values = report.values_of(point, sink.domain, len(source.domain.dims))
+        wrong = self.example(self.dependence.subtract(agreeing))
+        if wrong is not None:
+            source, before, sink, values = wrong
             assert source.instance is not None
             writer = report.instance(source.instance, {**values, **before})
             raise ScheduleError(
@@ -274,6 +270,19 @@ class Flow:
                 f"{writer}{report.symbols(values)}. "
                 "Reorder, or compute the cell again before it is read."
             )
+
+    def example(self, relation: Any) -> tuple[Access, report.Values, Access, report.Values] | None:
+        """Two instances that a relation between accesses holds, each with the values at which it
+        does; None for an empty relation.
+        """
+        for piece in pieces(relation, "get_map_list"):
+            first = self.by_name[piece.get_tuple_name(isl.dim_type.in_)]
+            second = self.by_name[piece.get_tuple_name(isl.dim_type.out)]
+            point = piece.wrap().sample_point()
+            values = report.values_of(point, first.domain)
+            others = report.values_of(point, second.domain, len(first.domain.dims))
+            return first, values, second, others
+        return None
 
     def reader(self, access: Access, values: report.Values) -> str:
         """The beginning of a sentence about a read."""

@@ -28,7 +28,7 @@ from tilewright.ir.expr import Binary, Compare, Expr, Scalar, Var, free_variable
 from tilewright.ir.rewrite import substitute
 from tilewright.ir.stage import Stage
 from tilewright.passes.schedule.proof import report
-from tilewright.passes.schedule.proof.accesses import Program
+from tilewright.passes.schedule.proof.accesses import Instance, Program
 from tilewright.passes.schedule.proof.dataflow import Access, Flow, pieces, union
 from tilewright.passes.schedule.proof.isl_expr import opaque_atoms
 
@@ -202,18 +202,13 @@ class _Group:
                 "Run the loop over its whole range, in order."
             )
 
-    def _two(self, relation: Any) -> Any:
-        """Two instances that a relation between accesses holds, with the values at which it
-        does.
-        """
-        for piece in pieces(relation, "get_map_list"):
-            first = self.flow.by_name[piece.get_tuple_name(isl.dim_type.in_)]
-            second = self.flow.by_name[piece.get_tuple_name(isl.dim_type.out)]
-            point = piece.wrap().sample_point()
-            values = report.values_of(point, first.domain)
-            others = report.values_of(point, second.domain, len(first.domain.dims))
-            return first.instance, second.instance, values, others
-        raise AssertionError("The relation is empty.")
+    def _two(self, relation: Any) -> tuple[Instance, Instance, report.Values, report.Values]:
+        """Two instances that a relation, not empty, between accesses of blocks holds."""
+        found = self.flow.example(relation)
+        assert found is not None
+        first, values, second, others = found
+        assert first.instance is not None and second.instance is not None
+        return first.instance, second.instance, values, others
 
     def _check_after(self, grouped: Any, read: Any) -> None:
         """No update of a group runs after the group was read."""
@@ -223,13 +218,9 @@ class _Group:
         if not candidates:
             return
         together = read.reverse().apply_range(grouped)
-        late = self.flow.before(together)
-        for piece in pieces(late, "get_map_list"):
-            reader = self.flow.by_name[piece.get_tuple_name(isl.dim_type.in_)]
-            update = self.flow.by_name[piece.get_tuple_name(isl.dim_type.out)]
-            point = piece.wrap().sample_point()
-            values = report.values_of(point, reader.domain)
-            others = report.values_of(point, update.domain, len(reader.domain.dims))
+        late = self.flow.example(self.flow.before(together))
+        if late is not None:
+            reader, values, update, others = late
             assert update.instance is not None
             raise ScheduleError(
                 f"{self.flow.reader(reader, values)} before update "

@@ -13,7 +13,7 @@ from tilewright.ir.errors import ScheduleError
 from tilewright.ir.stage import Stage
 from tilewright.passes.schedule.proof import report
 from tilewright.passes.schedule.proof.accesses import Instance, Memory, Program
-from tilewright.passes.schedule.proof.dataflow import Flow, pieces, union
+from tilewright.passes.schedule.proof.dataflow import Flow, union
 from tilewright.passes.schedule.proof.direct import Direct
 
 
@@ -65,12 +65,9 @@ def _compare(
         own.append(flow.dependence.intersect_range(members))
     everything = union(own)
     for relation in own:
-        for piece in pieces(everything.subtract(relation), "get_map_list"):
-            start = flows[0].by_name[piece.get_tuple_name(isl.dim_type.in_)]
-            update = flows[0].by_name[piece.get_tuple_name(isl.dim_type.out)]
-            point = piece.wrap().sample_point()
-            before = report.values_of(point, start.domain)
-            values = report.values_of(point, update.domain, len(start.domain.dims))
+        missed = flows[0].example(everything.subtract(relation))
+        if missed is not None:
+            start, before, _, values = missed
             assert start.instance is not None
             raise ScheduleError(
                 f"The accumulators that block {report.instance(instance, values)} updates were "
