@@ -14,7 +14,7 @@ where it would be evaluated more than once, against the launch and the memory tr
 saves).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from tilewright.ir.graph import Constant, Graph, Node, Value
@@ -61,11 +61,12 @@ class Policy:
     cheap: float = 0.05
     expensive: float = 0.5
     most_nodes: int = 100
+    most_expensive: int = 20
     most_operands: int = 30
 
-    def takes_after(self, cluster: Cluster, node: Node) -> bool:
-        """May ``node`` be part of the epilogue of a contraction or reduction?"""
-        if not is_elementwise(node) or len(cluster.nodes) >= self.most_nodes:
+    def takes_after(self, cluster: Cluster, pending: Iterable[Node], node: Node) -> bool:
+        """May ``node`` be part of the epilogue of a contraction or reduction, after ``pending``?"""
+        if not is_elementwise(node) or self.is_full((*cluster.nodes, *pending), node):
             return False
         tail, result = cluster.output.type, node.result.type
         same_memory = not is_contraction(cluster.anchor) or result.layout is tail.layout
@@ -76,7 +77,7 @@ class Policy:
         pay?
         """
         alone = cluster.kind == "opaque" or stays_alone(cluster.anchor) or stays_alone(node)
-        if alone or len(cluster.nodes) >= self.most_nodes:
+        if alone or self.is_full(cluster.nodes, node):
             return False
         if len(operands_of((*cluster.nodes, node))) > self.most_operands:
             return False
@@ -87,6 +88,13 @@ class Policy:
         extra = sum(evaluations.values()) - once
         saved = self.launch + once * node.result.type.dtype.bytes * self.byte
         return extra * self.cost(node) <= saved
+
+    def is_full(self, nodes: Collection[Node], node: Node) -> bool:
+        """Would the code of a kernel become too long with another node?"""
+        if len(nodes) >= self.most_nodes:
+            return True
+        slow = sum(n.op.name in EXPENSIVE for n in nodes)
+        return node.op.name in EXPENSIVE and slow >= self.most_expensive
 
     def cost(self, node: Node) -> float:
         """The cost of one element of a map."""
@@ -210,8 +218,7 @@ class Clusters:
             if not users:
                 return
             node = min(users, key=self._position.__getitem__)
-            taken = node in self._of or not self._policy.takes_after(cluster, node)
-            if taken or len(cluster.nodes) + len(pending) >= self._policy.most_nodes:
+            if node in self._of or not self._policy.takes_after(cluster, pending, node):
                 return
             inside.add(node)
             pending.append(node)

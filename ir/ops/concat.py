@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +18,12 @@ from tilewright.ir.simplify import compare
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 from tilewright.ir.value_expr import guard, logical_and
+
+if TYPE_CHECKING:
+    from tilewright.ir.graph import Builder, Value
+
+MOST = 32
+"""Operands of one kernel: more are joined in groups first, and then the groups."""
 
 _N = Symbol("N", 0, 64, 1, 4)
 _M = Symbol("M", 0, 64, 1, 3)
@@ -62,6 +69,14 @@ class Concat(Op):
                     message = "Dims {0} and {1} of joined tensors are not equal."
                     found.update(dict.fromkeys(equal_requirement(joined, t.shape[a], message)))
         return tuple(found)
+
+    def decompose(
+        self, builder: "Builder", operands: "Sequence[Value]"
+    ) -> "tuple[Value, ...] | None":
+        if len(operands) <= MOST:
+            return None
+        groups = [builder(self, *operands[i : i + MOST]) for i in range(0, len(operands), MOST)]
+        return (builder(self, *groups),)
 
     def reference(self, *operands: Array) -> tuple[Array, ...]:
         return (np.concatenate(operands, axis=self.axis),)

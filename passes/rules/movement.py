@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.ir.expr import ONE, ZERO, Expr, add, index, mul
 from tilewright.ir.graph import Builder, Node, Value, constant_array
 from tilewright.ir.ops.broadcast_to import BroadcastTo
-from tilewright.ir.ops.concat import Concat
+from tilewright.ir.ops.concat import MOST, Concat
 from tilewright.ir.ops.conv import Conv
 from tilewright.ir.ops.gather import Gather
 from tilewright.ir.ops.pad import Pad
@@ -139,7 +139,9 @@ def pad_into_conv(node: Node, builder: Builder) -> Value | None:
 
 
 def small_concat(node: Node, builder: Builder) -> Value | None:
-    """Empty parts and a concat of one part go; a concat of a concat along the same axis is one."""
+    """Empty parts and a concat of one part go; a concat of a concat along the same axis is one, if
+    it does not get too many operands.
+    """
     if not isinstance(node.op, Concat):
         return None
     axis = node.op.axis
@@ -147,10 +149,13 @@ def small_concat(node: Node, builder: Builder) -> Value | None:
     if len(parts) == 1 and parts[0].type.shape == node.result.type.shape:
         return parts[0]
     flat: list[Value] = []
-    for part in parts or node.operands[:1]:
+    parts = parts or list(node.operands[:1])
+    for number, part in enumerate(parts, 1):
         inner = producer_of(part, "concat")
         nested = inner is not None and inner.op == node.op and only_use(part)
-        flat.extend(inner.operands if inner is not None and nested else (part,))
+        inside = inner.operands if inner is not None and nested else (part,)
+        fits = len(flat) + len(inside) + len(parts) - number <= MOST
+        flat.extend(inside if fits else (part,))
     return None if flat == node.operands else builder(node.op, *flat)
 
 

@@ -67,6 +67,19 @@ def test_a_cache_may_be_empty() -> None:
         np.testing.assert_allclose(found["attended"], attended, rtol=1e-4, atol=1e-5)
 
 
+def test_a_concat_of_a_hundred_parts() -> None:
+    parts = ", ".join(["x", "y"] * 50)
+    model = tilewright.compile(
+        onnx.parser.parse_model(
+            '<ir_version: 8, opset_import: ["" : 17]> '
+            f"g (float[n] x, float[2] y) => (float[m] z) {{ z = Concat<axis = 0>({parts}) }}"
+        )
+    )
+    for n in (0, 1, 5):
+        x, y = np.arange(n, dtype=np.float32), np.float32([-1, -2])
+        np.testing.assert_array_equal(model(x, y), np.concatenate([x, y] * 50))
+
+
 EMPTY = {
     "no rows": ("float[0,4] x, float[4,3] w", "MatMul(x, w)", (0, 3)),
     "no columns": ("float[2,4] x, float[4,0] w", "MatMul(x, w)", (2, 0)),

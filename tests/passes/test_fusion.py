@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What fusion leaves apart though it could be one kernel."""
+
+from tilewright.ir.dtypes import F32
+from tilewright.ir.graph import Builder, Graph, Module, Value
+from tilewright.ir.ops import Concat, Neg, ReduceSum, Sin
+from tilewright.ir.ops.concat import MOST
+from tilewright.ir.types import tensor
+from tilewright.passes.manager import parse_pipeline, run_passes
+
+
+def kernels(value: Value, module: Module, passes: str = "fuse") -> list[int]:
+    """The number of nodes in each group of the fused module that returns ``value``."""
+    module.graph.set_outputs([value])
+    run_passes(module, parse_pipeline(passes))
+    return [len(n.regions[0].nodes) for n in module.graph.nodes if n.regions]
+
+
+def test_long_chains_of_math_functions_are_several_kernels() -> None:
+    for start in (None, ReduceSum((1,), False)):
+        graph = Graph("main", [Value(tensor(F32, (8, 4)), "x")])
+        module = Module(graph)
+        build = Builder(graph, module.constants)
+        value = graph.inputs[0] if start is None else build(start, graph.inputs[0])
+        for _ in range(45):
+            value = build(Neg(), build(Sin(), value))
+        found = kernels(value, module)
+        assert len(found) == 3 and sum(found) == 90 + (start is not None)
+
+
+def test_a_concat_of_many_parts_has_two_levels() -> None:
+    graph = Graph("main", [Value(tensor(F32, (4,)), "x")])
+    module = Module(graph)
+    build = Builder(graph, module.constants)
+    value = build(Concat(0), *[graph.inputs[0]] * (2 * MOST + 1))
+    passes = "canonicalize,decompose,canonicalize,fuse"
+    assert kernels(build(Neg(), value), module, passes) == [1, 1, 1, 1]
+    assert value.type.static_shape == (4 * (2 * MOST + 1),)
