@@ -97,7 +97,7 @@ class TileSizes:
         for v in memory_order(s)[-2:]:
             total *= extent(v)
         if self.goes_by_panel(s):
-            total = total // max(1, extent(self.form.vector)) * self.block
+            total = max(1, total // extent(self.form.vector)) * self.block
         rows = [v for v in s.axes if v not in memory_order(s)[-2:]]
         strides = max((extent(v) for v in rows), default=1)
         heights = max((extent(v) for v in self.form.order[:-2]), default=1)

@@ -146,3 +146,14 @@ def test_the_last_candidate_is_the_plain_nest() -> None:
     kernel = lowered("conv")[1].kernel
     *_, last = default_candidates(kernel, parse_target("x86-64-v3"))
     assert last.schedule == () and last.kernel is kernel
+
+
+def test_channels_that_are_expected_to_be_many_and_images_that_are_small() -> None:
+    channels = Symbol("c", 0, 1 << 31, 1, 224)
+    op = AvgPool((2, 3, 3), (1, 1, 1), (0, 2, 1, 0, 2, 1), (1, 1, 1))
+    builder = Builder(Graph("g"), ConstantStore())
+    node = builder.add(op, Value(tensor(F32, (2, channels, 4, 3, 5)), "x"))
+    node.result.type = node.result.type.with_layout(channels_last(5))
+    kernel = lower_group(node, builder.constants).kernel
+    for target in ("x86-64-v3", "x86-64-v4", "aarch64"):
+        prove(next(default_candidates(kernel, parse_target(target))).kernel)
