@@ -19,7 +19,7 @@ import numpy as np
 from tilewright.runtime import library
 from tilewright.runtime.arrays import Array, address, check_supplied, prepare
 from tilewright.runtime.dtypes import DType
-from tilewright.runtime.errors import InputError, StateError
+from tilewright.runtime.errors import InputError, OutOfMemoryError, StateError
 
 _export: Callable[[Any], c_char] = c_char.from_buffer
 _addressof = addressof
@@ -215,7 +215,12 @@ class Context:
         for name, shape, storage, dtype, value in self._output_rows:
             if name in results:
                 continue
-            array = _empty(shape, storage)
+            try:
+                array = _empty(shape, storage)
+            except (MemoryError, ValueError):  # numpy has another word for far too much
+                raise OutOfMemoryError(
+                    f"Out of memory: output '{name}' has the shape {tuple(shape)}."
+                ) from None
             try:
                 export = _export(array)
                 exports.append(export)

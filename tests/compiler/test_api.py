@@ -80,6 +80,19 @@ def test_a_concat_of_a_hundred_parts() -> None:
         np.testing.assert_array_equal(model(x, y), np.concatenate([x, y] * 50))
 
 
+def test_an_output_larger_than_memory() -> None:
+    model = tilewright.compile(
+        onnx.parser.parse_model(
+            '<ir_version: 8, opset_import: ["" : 17]> '
+            "g (float[n, 1] x, float[1, m] y) => (float[n, m] z) { z = Add(x, y) }"
+        )
+    )
+    many = np.zeros(1 << 23, np.float32)
+    with pytest.raises(errors.OutOfMemoryError, match=r"output 'z' has the shape \(8388608, 8388"):
+        model(many[:, None], many[None, :])
+    assert model(many[:2, None], many[None, :3]).shape == (2, 3)
+
+
 EMPTY = {
     "no rows": ("float[0,4] x, float[4,3] w", "MatMul(x, w)", (0, 3)),
     "no columns": ("float[2,4] x, float[4,0] w", "MatMul(x, w)", (2, 0)),
