@@ -77,12 +77,18 @@ class Request:
         self._model = model
         self._since = since
 
+    def files(self) -> list[str]:
+        """The other files that the model refers to, relative to its folder; none if the model was
+        not compiled before.
+        """
+        return _read_names(self._path(self.key, "files"))
+
     def fetch(self, output: Path) -> bool:
         """Copy the artifact to ``output``; False if there is none. OSError if the output cannot be
         written.
         """
         try:
-            entry = self._entry(_read_names(self._path(self.key, "files")))
+            entry = self._entry(self.files())
             stream = open(entry, "rb")  # noqa: SIM115 (what fails below is another error)
         except OSError:
             return False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.cli.terminal import wrong_usage
+from tilewright.cli.terminal import fail, wrong_usage
 
 if TYPE_CHECKING:
     from tilewright.runtime.arrays import Array
@@ -141,10 +141,11 @@ def _read(path: str, archive: bool) -> "dict[str, Array]":
         ) from error
 
 
-def check_writable(path: Path) -> None:
-    """Ends the command early, with status 1, if a file cannot be written; long work comes after."""
-    from tilewright.cli.terminal import fail
-
+def check_writable(path: Path, *inputs: Path | None) -> None:
+    """Ends the command early, with status 1, if a file cannot be written, since long work comes
+    after; with status 2 if it is one of the ``inputs``.
+    """
+    check_no_input(path, *inputs)
     folder = path.parent
     if path.is_dir():
         fail(f"'{path}' is a folder. Give the name of a file.")
@@ -152,3 +153,20 @@ def check_writable(path: Path) -> None:
         fail(f"Folder '{folder}' does not exist. Create it, or choose another output.")
     if not os.access(folder, os.W_OK | os.X_OK):
         fail(f"Folder '{folder}' cannot be written to. Choose another output.")
+
+
+def check_no_input(path: Path | None, *inputs: Path | None) -> None:
+    """Ends the command, with status 2, if what it would write is one of the files that it reads."""
+    for source in inputs:
+        if path is not None and source is not None and is_same_file(path, source):
+            wrong_usage(f"File '{path}' would be written over the input '{source}'. Name another.")
+
+
+def is_same_file(first: Path, second: Path) -> bool:
+    """Whether two paths name one file, by links too; a file need not be there yet."""
+    try:
+        return os.path.samefile(first, second)
+    except FileNotFoundError:
+        return os.path.realpath(first) == os.path.realpath(second)
+    except OSError:
+        return False

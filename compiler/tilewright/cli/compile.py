@@ -17,6 +17,7 @@ from tilewright.cli.arguments import (
     QuietOption,
     RecordsOption,
     ShapeOption,
+    check_no_input,
     check_writable,
     parse_shapes,
 )
@@ -91,7 +92,8 @@ def compile_model(
 
     path = output or Path(model.with_suffix(".tw").name)
     shapes = parse_shapes(shape)
-    check_writable(path)
+    check_writable(path, model, records)
+    check_no_input(records, model)
     start = time.perf_counter()
     plain = not (no_cache or dump_ir or time_passes or verify or json)
     facts = {
@@ -100,7 +102,7 @@ def compile_model(
         "tuned": str(not no_tuned),
     }
     request = _request(model, target, shapes, facts, cache_dir, records) if plain else None
-    if request is not None and _fetch(request, path):
+    if request is not None and _fetch(request, model, path):
         warn_of_generic(target)
         if not quiet:
             _say_summary(path, time.perf_counter() - start)
@@ -120,6 +122,7 @@ def compile_model(
     chosen = choose_target(target)
     with progress_display(quiet) as progress:
         built = build(str(model), chosen, shapes, options, progress)
+        check_no_input(path, *(model.parent / name for name in built.report.files))
         try:
             built.save(path)
         except OSError as error:
@@ -151,8 +154,9 @@ def _request(
     return ModelCache(cache_dir).request(model, target, shapes, facts, records or default_path())
 
 
-def _fetch(request: "Request", output: Path) -> bool:
+def _fetch(request: "Request", model: Path, output: Path) -> bool:
     """Write the artifact if it is kept; the command ends if it cannot be written."""
+    check_no_input(output, *(model.parent / name for name in request.files()))
     try:
         return request.fetch(output)
     except OSError as error:

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.cli.arguments import Numerics, NumericsOption
+from tilewright.cli.arguments import (
+    Numerics,
+    NumericsOption,
+    check_writable,
+    is_same_file,
+)
 from tilewright.cli.terminal import command, fail, note, say, say_table, wrong_usage
 
 if TYPE_CHECKING:
@@ -92,6 +97,10 @@ def run_passes_on_text(
         return
     if source is None:
         wrong_usage("There is no SOURCE. Give a file, or '-' for standard input.")
+    for path in filter(None, (output, save_constants)):
+        check_writable(path, source, constants)
+    if output and save_constants and is_same_file(output, save_constants):
+        wrong_usage(f"Both outputs are '{output}'. Give --save-constants another file.")
     passes = graph_passes() if pipeline is None else parse_pipeline(pipeline)
     context = PassContext(parse_target(target), numerics.value)
     module = _read(source, constants)

@@ -41,10 +41,10 @@ def show_records(
     """
     if export is not None and source is not None:
         fail("Give one of --export and --import.", 2)
-    if export is not None:
-        check_writable(export)
-    from tilewright.autotune.records import ScheduleRecords
+    from tilewright.autotune.records import ScheduleRecords, default_path
 
+    if export is not None:
+        check_writable(export, records or default_path())
     with ScheduleRecords(records) as kept:
         if source is not None:
             _import(kept, source)

@@ -15,6 +15,7 @@ from tilewright.cli.arguments import (
     QuietOption,
     RecordsOption,
     ShapeOption,
+    check_no_input,
     parse_shapes,
 )
 from tilewright.cli.progress import progress_display
@@ -64,6 +65,7 @@ def tune_model(
     early. Each schedule is proven before it runs, and must compute what the default one does.
     """
     shapes = parse_shapes(shape)
+    check_no_input(records, model)
     from tilewright.api import CompileOptions, choose_target
     from tilewright.autotune.records import ScheduleRecords
     from tilewright.tuning import kernel_tasks, make_tuner

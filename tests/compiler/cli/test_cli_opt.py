@@ -82,7 +82,7 @@ BAD = {
     "form": (["-p", "a b"], 1, "is not understood"),
     "target": (["--target", "z80"], 1, "Target 'z80' is not understood"),
     "constants": (["--constants", "missing.npz"], 1, "'missing.npz' cannot be used"),
-    "output": (["-o", "missing/y.ir"], 1, "missing/"),
+    "output": (["-o", "missing/y.ir"], 1, "Folder 'missing' does not exist."),
 }
 
 
