@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
-from typer.completion import show_callback
+from typer.completion import completion_init, show_callback  # type: ignore[attr-defined]
 
 from tilewright.cli import compile as compile_command
 from tilewright.cli import demo, inspect, opt, records, tune
@@ -118,6 +118,7 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 def run() -> None:
     """The entry point of the command."""
     signal.signal(signal.SIGTERM, _terminate)
+    completion_init()  # with add_completion off, typer knows no shell's way of asking
     try:
         app(prog_name="tilewright")
     except Terminated:

@@ -63,6 +63,29 @@ def test_python_m_is_the_command(environment: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("shell", "variables"),
+    [
+        ("bash", {"COMP_WORDS": "tilewright com", "COMP_CWORD": "1"}),
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "tilewright com"}),
+        (
+            "fish",
+            {"_TYPER_COMPLETE_ARGS": "tilewright com", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+        ),
+        (
+            "powershell",
+            {"_TYPER_COMPLETE_ARGS": "tilewright com", "_TYPER_COMPLETE_WORD_TO_COMPLETE": "com"},
+        ),
+    ],
+)
+def test_shells_complete(
+    environment: dict[str, str], shell: str, variables: dict[str, str]
+) -> None:
+    asked = environment | variables | {"_TILEWRIGHT_COMPLETE": f"complete_{shell}"}
+    done = subprocess.run(COMMAND, env=asked, capture_output=True, text=True)
+    assert "compile" in done.stdout and "not supported" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
     ("number", "status", "words"),
     [(signal.SIGINT, 130, "Interrupted."), (signal.SIGTERM, 143, "")],
 )
