@@ -2,6 +2,7 @@
 """Calling the command inside the test's process."""
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,12 @@ from tilewright.cli.main import app
 from tilewright.cli.terminal import settings
 
 Call = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def no_lines_of_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard error has what a test expects of it on a slow machine too."""
+    monkeypatch.setattr("tilewright.cli.progress._SECONDS_BETWEEN_LINES", math.inf)
 
 
 @pytest.fixture

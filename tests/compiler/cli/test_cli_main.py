@@ -127,6 +127,16 @@ def test_log_level_from_the_environment(
     assert logging.getLogger("tilewright").level == logging.ERROR
 
 
+def test_progress_without_a_terminal(
+    call: Any, pair_onnx: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines for what takes long, here anything; they can be switched off."""
+    monkeypatch.setattr("tilewright.cli.progress._SECONDS_BETWEEN_LINES", 0.0)
+    lines = call("compile", pair_onnx, "--no-cache").stderr.splitlines()
+    assert lines[0] == "kernels: 0 of 2" and lines[-1] == "kernels: 2 of 2"
+    assert call("compile", pair_onnx, "--no-cache", "--quiet").stderr == ""
+
+
 def test_tables_line_up(capsys: pytest.CaptureFixture[str]) -> None:
     terminal.say_table(("name", "ms"), [("a long name", "1"), ("x\x1b", "1000")], right="ms")
     assert capsys.readouterr().out.splitlines() == [
