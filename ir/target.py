@@ -4,11 +4,14 @@ caches, cores.
 
 Passes, schedules and backends ask the :class:`Target` and never compare names. Text:
 ``ARCH[-LEVEL][+feature...][,cores=N]``, e.g. ``native``, ``x86-64-v3``,
-``aarch64+dotprod,cores=4``; for GPUs ``opencl`` or ``cuda-sm80``.
+``aarch64+dotprod,cores=4``; for GPUs, whose kernels are generated but in no artifact yet,
+``opencl`` or ``cuda-sm80``.
 """
 
+import difflib
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tilewright.ir.errors import TargetError
@@ -20,11 +23,27 @@ _USED = {
     "x86-64": {*_X86_V4, "avx512bf16", "avx512fp16", "avx512vnni", "avxvnni"},
     "aarch64": {"bf16", "dotprod", "fullfp16", "i8mm", "neon", "sve", "sve2"},
 }
+# What the runtime can tell of a processor: an artifact that needs anything else runs nowhere.
+_NAMES = {
+    "x86-64": (
+        "64bit adx aes avx avx2 avx512bf16 avx512bitalg avx512bw avx512cd avx512dq avx512f "
+        "avx512fp16 avx512ifma avx512vbmi avx512vbmi2 avx512vl avx512vnni avx512vpopcntdq avxifma "
+        "avxneconvert avxvnni avxvnniint8 bmi bmi2 cmov crc32 cx16 cx8 f16c fma fxsr gfni lzcnt "
+        "mmx movbe pclmul popcnt prfchw rdrnd sahf sse sse2 sse3 sse4.1 sse4.2 ssse3 vaes "
+        "vpclmulqdq xsave"
+    ),
+    "aarch64": (
+        "aes bf16 complxnum crc dotprod fp-armv8 fp16fml fullfp16 i8mm jsconv lse neon rcpc rdm "
+        "sha2 sha3 sve sve2"
+    ),
+}
+_KNOWN = {arch: frozenset(names.split()) for arch, names in _NAMES.items()}
+_MOST_CORES = 4096
 _X86_LEVELS: dict[str, tuple[str, ...]] = {"v1": (), "v2": _X86_V2, "v3": _X86_V3, "v4": _X86_V4}
 _TRIPLES = {"x86-64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
 _GPU_TEXT = re.compile(r"opencl|cuda-(?P<level>sm\d{2,3}a?)")
 _TEXT = re.compile(
-    r"(?P<arch>x86-64|aarch64)(-(?P<level>v[1-4]))?(?P<features>(\+[\w.-]+)*)(,cores=(?P<cores>\d+))?"
+    r"(?P<arch>x86-64|aarch64)(-(?P<level>v[1-4]))?(?P<features>(\+[\w.-]+)*)(,cores=(?P<cores>-?\d+))?"
 )
 
 
@@ -113,17 +132,18 @@ def available_cores() -> int:
 def parse_target(text: str) -> Target:
     """The target that a text describes; ``native`` is the processor of this machine.
 
-    Raises TargetError with the accepted forms if the text is none of them.
+    Raises TargetError with the accepted forms if the text is none of them, and for unknown features
+    and impossible numbers of cores.
     """
     head, _, rest = text.partition(",")
     if head == "native":
-        cores = re.fullmatch(r"cores=(\d+)", rest) if rest else None
+        cores = re.fullmatch(r"cores=(-?\d+)", rest) if rest else None
         if rest and not cores:
             raise TargetError(
                 f"Target '{text}' is not understood. Write 'native' or 'native,cores=4'."
             )
         target = _native()
-        return replace(target, cores=max(1, int(cores[1]))) if cores else target
+        return replace(target, cores=_checked_cores(text, cores[1])) if cores else target
     gpu = _GPU_TEXT.fullmatch(text)
     if gpu:
         return Target(text.partition("-")[0], (gpu["level"],) if gpu["level"] else ())
@@ -132,15 +152,35 @@ def parse_target(text: str) -> Target:
         raise TargetError(
             f"Target '{text}' is not understood. Write 'native' or "
             "ARCH[-LEVEL][+feature...][,cores=N], such as 'x86-64-v3' or "
-            "'aarch64+dotprod,cores=4'; for a GPU 'opencl' or 'cuda-sm80'."
+            "'aarch64+dotprod,cores=4'."
         )
     features = set(match["features"].split("+")) - {""}
+    _check_features(text, match["arch"], features)
     if match["arch"] == "x86-64":
         features |= set(_X86_LEVELS[match["level"] or "v1"])
     else:
         features |= {"neon"}
-    cores_count = int(match["cores"] or 2)
-    return Target(match["arch"], tuple(sorted(features)), max(1, cores_count))
+    cores_count = _checked_cores(text, match["cores"] or "2")
+    return Target(match["arch"], tuple(sorted(features)), cores_count)
+
+
+def _check_features(text: str, arch: str, features: set[str]) -> None:
+    """TargetError, with the nearest names, for a feature that no processor of that kind has."""
+    for feature in sorted(features - _KNOWN[arch]):
+        near = difflib.get_close_matches(feature, sorted(_KNOWN[arch]))
+        shown = " or ".join(f"'{name}'" for name in near)
+        hint = f"Did you mean {shown}?" if near else f"Known are {_listed(_KNOWN[arch])}."
+        raise TargetError(f"Target '{text}' has the unknown feature '{feature}'. {hint}")
+
+
+def _checked_cores(text: str, digits: str) -> int:
+    if len(digits) > 9 or not 1 <= int(digits) <= _MOST_CORES:
+        raise TargetError(f"Target '{text}' must have from 1 to {_MOST_CORES} cores.")
+    return int(digits)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names))
 
 
 def is_generic(text: str) -> bool:

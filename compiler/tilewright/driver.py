@@ -53,6 +53,7 @@ from tilewright.passes.manager import (
 )
 from tilewright.passes.op_kinds import is_alias
 from tilewright.pipeline import graph_passes
+from tilewright.target_choice import require_processor
 from tilewright.version import VERSION
 
 Progress = Callable[[str, int, int], None]
@@ -139,6 +140,7 @@ def build(
     ``shapes`` fixes or names dims of inputs; ``progress`` is told (phase, done, of).
     TilewrightError if the model cannot be compiled.
     """
+    require_processor(target)
     options = options or CompileOptions()
     report = Report()
     with report.phase("import"):

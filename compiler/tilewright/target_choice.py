@@ -3,15 +3,28 @@
 
 import logging
 
+from tilewright.ir.errors import TargetError
 from tilewright.ir.target import Target, is_generic, parse_target
 
 _logger = logging.getLogger("tilewright")
 
 
 def choose_target(text: str) -> Target:
-    """The target of a text; TargetError if it is not understood."""
+    """The processor that a text describes; TargetError if it is not understood, or is a GPU."""
     warn_of_generic(text)
-    return parse_target(text)
+    target = parse_target(text)
+    require_processor(target)
+    return target
+
+
+def require_processor(target: Target) -> None:
+    """TargetError for a GPU: kernels are generated for it, but nothing loads them yet."""
+    if target.kind != "cpu":
+        raise TargetError(
+            f"Models cannot be compiled for '{target}' yet: artifacts are made for processors "
+            "only. Choose 'native' for this machine, or a processor such as 'x86-64-v3' or "
+            "'aarch64+dotprod'."
+        )
 
 
 def warn_of_generic(text: str) -> None:

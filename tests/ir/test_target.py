@@ -2,6 +2,8 @@
 """Targets: their texts, what they tell the passes, and this machine."""
 
 import builtins
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +36,37 @@ def test_processors(text: str, bits: int, registers: int, fma: bool) -> None:
 def test_what_is_not_understood(text: str) -> None:
     with pytest.raises(TargetError, match=rf"^Target '{text}' is not understood\. Write 'native'"):
         parse_target(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x86-64-v3+avx9", "has the unknown feature 'avx9'. Did you mean 'avx' or 'avx2'?"),
+        ("x86-64+avx512vnn", "Did you mean 'avx512vnni' or "),
+        ("aarch64+fp16", "'fullfp16'?"),
+        ("aarch64+avx2", "has the unknown feature 'avx2'. Known are 'aes', 'bf16', "),
+        ("x86-64+", "is not understood"),
+        ("x86-64-v3,cores=0", "must have from 1 to 4096 cores."),
+        ("x86-64-v3,cores=-1", "must have from 1 to 4096 cores."),
+        ("native,cores=4097", "must have from 1 to 4096 cores."),
+        ("native,cores=0", "must have from 1 to 4096 cores."),
+        ("native,cores=99999999999", "must have from 1 to 4096 cores."),
+        ("native,cores=" + "9" * 5000, "must have from 1 to 4096 cores."),
+    ],
+)
+def test_what_no_machine_has(text: str, message: str) -> None:
+    with pytest.raises(TargetError) as caught:
+        parse_target(text)
+    assert message in str(caught.value)
+
+
+def test_known_features_are_those_that_the_runtime_can_tell() -> None:
+    source = Path(__file__).parents[2] / "runtime" / "src" / "cpu.c"
+    tables = re.findall(r"features\[\] = \{(.*?)\n\};", source.read_text(), re.DOTALL)
+    names = [set(re.findall(r'\{"([^"]+)"', table)) for table in tables]
+    assert names == [target_module._KNOWN["x86-64"], target_module._KNOWN["aarch64"]]
+    for arch, used in target_module._USED.items():
+        assert used <= target_module._KNOWN[arch]
 
 
 def test_generic_targets() -> None:
