@@ -17,6 +17,10 @@ class FrontendError(TilewrightError):
     """The model file cannot be imported: damaged, unsafe, or with unsupported operators."""
 
 
+class ShapesError(FrontendError):
+    """The shapes that are given for inputs do not fit the model."""
+
+
 class UnsupportedOperatorError(FrontendError):
     """The model is valid, but has operators that are not supported.
 
@@ -46,6 +50,10 @@ class InterpreterError(TilewrightError):
 
 class PassError(TilewrightError):
     """A pass is unknown, has an unknown option, or cannot handle what it was given."""
+
+
+class PipelineError(PassError):
+    """What is asked for is no pass, no option of the pass, no value of the option, or no policy."""
 
 
 class ScheduleError(TilewrightError):

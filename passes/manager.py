@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, get_type_hints
 
-from tilewright.ir.errors import PassError
+from tilewright.ir.errors import PipelineError
 from tilewright.ir.graph import Module
 from tilewright.ir.target import Target, parse_target
 
@@ -41,7 +41,7 @@ class PassContext:
 
     def __post_init__(self) -> None:
         if self.numerics not in NUMERICS:
-            raise PassError(
+            raise PipelineError(
                 f"Numeric policy '{self.numerics}' is unknown. Choose one of {_listed(NUMERICS)}."
             )
 
@@ -138,7 +138,7 @@ def run_passes(
     context = context or PassContext()
     unknown = sorted(context.disabled - registered_passes().keys())
     if unknown:
-        raise PassError(_unknown("pass", unknown[0], registered_passes()))
+        raise PipelineError(_unknown("pass", unknown[0], registered_passes()))
     any_changed = False
     number = 0
     for each in passes:
@@ -155,7 +155,7 @@ def run_passes(
 
 
 def parse_pipeline(text: str) -> list[Pass]:
-    """The passes that a text names; PassError, with the nearest name, for an unknown pass or
+    """The passes that a text names; PipelineError, with the nearest name, for an unknown pass or
     option.
     """
     result: list[Pass] = []
@@ -164,7 +164,7 @@ def parse_pipeline(text: str) -> list[Pass]:
         match = _ITEM.match(text, position)
         if match is None:
             rest = text[position:].strip()
-            raise PassError(
+            raise PipelineError(
                 f"Pipeline text '{rest}' is not understood. Write names and options as in "
                 "'canonicalize,fold-constants{cap=4096}'."
             )
@@ -176,14 +176,14 @@ def parse_pipeline(text: str) -> list[Pass]:
 def _make(name: str, options: str) -> Pass:
     cls = registered_passes().get(name)
     if cls is None:
-        raise PassError(_unknown("pass", name, registered_passes()))
+        raise PipelineError(_unknown("pass", name, registered_passes()))
     types = {f.name.replace("_", "-"): f.name for f in fields(cls)}
     hints = get_type_hints(cls)
     values: dict[str, Any] = {}
     for item in filter(None, (o.strip() for o in options.split(","))):
         key, separator, value = (part.strip() for part in item.partition("="))
         if key not in types:
-            raise PassError(_unknown(f"option of pass '{name}'", key, types))
+            raise PipelineError(_unknown(f"option of pass '{name}'", key, types))
         values[types[key]] = _value(name, key, value if separator else "true", hints[types[key]])
     return cls(**values)
 
@@ -191,7 +191,7 @@ def _make(name: str, options: str) -> Pass:
 def _value(name: str, key: str, text: str, kind: type) -> int | bool | float | str:
     if kind is bool:
         if text not in ("true", "false"):
-            raise PassError(
+            raise PipelineError(
                 f"Option '{key}' of pass '{name}' is '{text}'. Write 'true' or 'false'."
             )
         return text == "true"
@@ -201,7 +201,9 @@ def _value(name: str, key: str, text: str, kind: type) -> int | bool | float | s
         return int(text, 0) if kind is int else float(text)
     except ValueError:
         wanted = "an integer" if kind is int else "a number"
-        raise PassError(f"Option '{key}' of pass '{name}' is '{text}'. Write {wanted}.") from None
+        raise PipelineError(
+            f"Option '{key}' of pass '{name}' is '{text}'. Write {wanted}."
+        ) from None
 
 
 def _option_text(value: Any) -> str:

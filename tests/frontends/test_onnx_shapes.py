@@ -366,7 +366,9 @@ def test_wrong_given_shapes(given: Any, message: str) -> None:
 def test_input_without_a_shape_asks_for_one() -> None:
     model = model_of("g (float[n] x) => (float[n] y) { y = Relu(x) }")
     model.graph.input[0].type.tensor_type.ClearField("shape")
-    with pytest.raises(FrontendError, match=r"Input 'x' has no shape in the model. Give one with"):
+    with pytest.raises(
+        FrontendError, match=r"Input 'x' has no shape in the model. Give one, as --shape x=n,4"
+    ):
         import_model(model)
     assert types(import_model(model, {"x": (2, "m")})) == ["f32[2,m]"]
 

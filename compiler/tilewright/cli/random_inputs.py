@@ -19,7 +19,7 @@ from tilewright.model import CompiledModel
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.context import Port
 from tilewright.runtime.dtypes import BY_NAME
-from tilewright.runtime.errors import ArgumentError, InputError
+from tilewright.runtime.errors import ArgumentError
 
 
 def random_inputs(
@@ -27,14 +27,14 @@ def random_inputs(
 ) -> dict[str, Array]:
     """An array for each input that is not given.
 
-    Floats are normal, integers from 0 to 9 (or what the type holds). InputError for a size that is
-    no symbol's.
+    Floats are normal, integers from 0 to 9 (or what the type holds). ArgumentError for a size that
+    is no symbol's.
     """
     symbols = {row["name"]: row for row in model.manifest["symbols"]}
     unknown = sorted(set(sizes) - set(symbols))
     if unknown:
         known = ", ".join(f"'{name}'" for name in symbols) or "none"
-        raise InputError(f"'{unknown[0]}' is no symbolic dim: the model's are {known}.")
+        raise ArgumentError(f"'{unknown[0]}' is no symbolic dim: the model's are {known}.")
     values = {name: _least(row) for name, row in symbols.items()}
     values |= _sizes_of(model.inputs, given) | dict(sizes)
     generator = np.random.default_rng(seed)

@@ -139,7 +139,7 @@ def _complete(
     extra = [name for name in feeds if name not in names]
     if extra:
         known = ", ".join(f"'{name}'" for name in names) or "none"
-        fail(f"'{extra[0]}' is no input: the model's inputs are {known}.")
+        wrong_usage(f"'{extra[0]}' is no input: the model's inputs are {known}.")
     missing = [port for port in model.inputs if port.name not in feeds]
     if not missing:
         return

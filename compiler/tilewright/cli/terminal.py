@@ -154,9 +154,17 @@ def command(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
         except Exception as error:
             if settings.debug:
                 traceback.print_exc()
-            fail(explain(error))
+            fail(explain(error), status_of(error))
 
     return guarded
+
+
+def status_of(error: Exception) -> int:
+    """The exit status for an exception: that of wrong usage if an option's value is at fault."""
+    from tilewright.errors import ArgumentError, PipelineError, ShapesError, TargetError
+
+    wrong = isinstance(error, ArgumentError | PipelineError | ShapesError | TargetError)
+    return USAGE if wrong else FAILED
 
 
 def explain(error: Exception) -> str:

@@ -76,11 +76,11 @@ def test_list_has_every_pass(call: Any) -> None:
 
 
 BAD = {
-    "pass": (["-p", "canonicalise"], 1, "Did you mean 'canonicalize'?"),
-    "option": (["-p", "fold-constants{size=1}"], 1, "size"),
-    "value": (["-p", "fold-constants{cap=big}"], 1, "Write an integer."),
-    "form": (["-p", "a b"], 1, "is not understood"),
-    "target": (["--target", "z80"], 1, "Target 'z80' is not understood"),
+    "pass": (["-p", "canonicalise"], 2, "Did you mean 'canonicalize'?"),
+    "option": (["-p", "fold-constants{size=1}"], 2, "size"),
+    "value": (["-p", "fold-constants{cap=big}"], 2, "Write an integer."),
+    "form": (["-p", "a b"], 2, "is not understood"),
+    "target": (["--target", "z80"], 2, "Target 'z80' is not understood"),
     "constants": (["--constants", "missing.npz"], 1, "'missing.npz' cannot be used"),
     "output": (["-o", "missing/y.ir"], 1, "Folder 'missing' does not exist."),
 }

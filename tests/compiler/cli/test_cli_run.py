@@ -110,7 +110,7 @@ def test_random_inputs_of_every_kind() -> None:
 BAD = {
     "no input": ([], 2, "There is no array for 'a', 'b/0'."),
     "some input": (["-i", "a=a.npy"], 2, "There is no array for 'b/0'."),
-    "name": (["-i", "c=a.npy"], 1, "'c' is no input: the model's inputs are 'a', 'b/0'."),
+    "name": (["-i", "c=a.npy"], 2, "'c' is no input: the model's inputs are 'a', 'b/0'."),
     "rank": (["-i", "both.npz", "-i", "b/0=rank.npy"], 2, "Input 'b/0' is given twice."),
     "wrong rank": (["-i", "a=rank.npy", "--random"], 1, "Input 'a' has rank 1"),
     "wrong extent": (["-i", "a=extent.npy", "--random"], 1, "'a'"),
@@ -122,7 +122,7 @@ BAD = {
     "missing": (["-i", "a=missing.npy"], 1, "'missing.npy' cannot be read: No such file"),
     "form": (["-i", "a.npy"], 2, "Input 'a.npy' is not understood."),
     "size": (["--random", "--size", "n"], 2, "Size 'n' is not understood."),
-    "symbol": (["--random", "--size", "m=1"], 1, "'m' is no symbolic dim: the model's are 'n'."),
+    "symbol": (["--random", "--size", "m=1"], 2, "'m' is no symbolic dim: the model's are 'n'."),
     "threads": (["--random", "--threads", "0"], 2, "--threads"),
     "shape": (["--random", "--shape", "a=1,4"], 2, "An artifact's shapes are fixed"),
     "output": (["--random", "--output", "a.npy"], 1, "'a.npy' is no folder."),

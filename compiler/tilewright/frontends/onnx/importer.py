@@ -30,7 +30,12 @@ from tilewright.frontends.onnx.symbols import Symbols, expected_size
 from tilewright.frontends.onnx.tensors import dtype_of, sparse_to_array, to_array
 from tilewright.frontends.onnx.weights import Bytes
 from tilewright.ir.dtypes import DType, from_numpy
-from tilewright.ir.errors import FrontendError, TypeInferenceError, UnsupportedOperatorError
+from tilewright.ir.errors import (
+    FrontendError,
+    ShapesError,
+    TypeInferenceError,
+    UnsupportedOperatorError,
+)
 from tilewright.ir.expr import Const
 from tilewright.ir.graph import Builder, Graph, Module, Value
 from tilewright.ir.op import Array, Op
@@ -88,7 +93,7 @@ class Importer:
         unknown = sorted(set(given) - {i.name for i in inputs})
         if unknown:
             known = ", ".join(quoted(i.name) for i in inputs[:20])
-            raise FrontendError(
+            raise ShapesError(
                 f"Shapes are given for {', '.join(map(quoted, unknown))}, but the inputs are "
                 f"{known}."
             )
@@ -114,7 +119,7 @@ class Importer:
         if info.name in given:
             wanted = list(given[info.name])
             if declared.HasField("shape") and len(declared.shape.dim) != len(wanted):
-                raise FrontendError(
+                raise ShapesError(
                     f"Input {shown} has rank {len(declared.shape.dim)} but the shape given for "
                     f"it, {wanted}, has "
                     f"rank {len(wanted)}. Give one dim for each axis."
@@ -123,10 +128,10 @@ class Importer:
                 dtype, [self.symbols.given(d, f"{bases}{a}") for a, d in enumerate(wanted)]
             )
         if not declared.HasField("shape"):
-            raise FrontendError(
-                f"Input {shown} has no shape in the model. Give one with "
-                f"shapes={{{info.name!r}: (...)}}; "
-                "a text as a dim keeps it symbolic."
+            raise ShapesError(
+                f"Input {shown} has no shape in the model. Give one, as --shape "
+                f"{printable(info.name)}=n,4 on the command line or "
+                f"shapes={{{info.name!r}: ('n', 4)}} in Python; a word as a dim keeps it symbolic."
             )
         rank = len(declared.shape.dim)
         dims = [
