@@ -4,6 +4,7 @@
 import re
 import statistics
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +26,7 @@ from tilewright.cli.arguments import (
 from tilewright.cli.progress import progress_display
 from tilewright.cli.terminal import (
     command,
+    counted,
     fail,
     port_text,
     say,
@@ -36,7 +38,6 @@ from tilewright.cli.terminal import (
 if TYPE_CHECKING:
     from tilewright.model import CompiledModel
     from tilewright.runtime.arrays import Array
-    from tilewright.runtime.model import KernelTime
 
 EXAMPLES = """\b
 Examples:
@@ -48,6 +49,17 @@ Examples:
 
 _SHOWN_ELEMENTS = 10
 _JSON_ELEMENTS = 100
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a kernel: its median time over ``runs`` profiled runs."""
+
+    name: str
+    origin: str
+    tasks: int
+    microseconds: float
+    runs: int
 
 
 @command
@@ -87,7 +99,9 @@ def run_model(
         int,
         typer.Option("--repeat", metavar="N", min=0, help="Run N times more and show the times."),
     ] = 0,
-    profile: Annotated[bool, typer.Option("--profile", help="Show each kernel's time.")] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Show each launch's time, the median of N runs.")
+    ] = False,
     threads: ThreadsOption = None,
     shape: ShapeOption = None,
     numerics: NumericsOption = Numerics.default,
@@ -119,12 +133,12 @@ def run_model(
     _complete(compiled, feeds, sizes, random, seed)
     outputs = compiled.run(feeds)
     times = _measure(compiled, feeds, repeat)
-    kernels = compiled.run_profiled(feeds)[1] if profile else []
+    launches = _profile(compiled, feeds, max(1, repeat)) if profile else []
     files = _write(outputs, output) if output is not None else {}
     if json:
-        say_json(_as_json(outputs, files, times, kernels))
+        say_json(_as_json(outputs, files, times, launches))
     else:
-        _say(outputs, files, times, kernels)
+        _say(outputs, files, times, launches)
 
 
 def _complete(
@@ -158,6 +172,21 @@ def _measure(model: "CompiledModel", feeds: "dict[str, Array]", repeat: int) -> 
         model.run(feeds)
         times.append(time.perf_counter() - start)
     return times
+
+
+def _profile(model: "CompiledModel", feeds: "dict[str, Array]", runs: int) -> list[Launch]:
+    """The launches of a model that has run before; every run of it makes the same ones."""
+    found = [model.run_profiled(feeds)[1] for _ in range(runs)]
+    return [
+        Launch(
+            same[0].name,
+            same[0].origin,
+            same[0].tasks,
+            statistics.median((k.end_ns - k.begin_ns) / 1e3 for k in same),
+            runs,
+        )
+        for same in zip(*found, strict=True)
+    ]
 
 
 def file_names(names: list[str]) -> dict[str, str]:
@@ -214,7 +243,7 @@ def _say(
     outputs: "dict[str, Array]",
     files: dict[str, Path],
     times: list[float],
-    kernels: "list[KernelTime]",
+    launches: list[Launch],
 ) -> None:
     for name, array in outputs.items():
         say(f"{name}: {port_text(str(array.dtype), array.shape)}")
@@ -228,20 +257,29 @@ def _say(
     if times:
         figures = _time_figures(times)
         shown = ", ".join(f"{k.removesuffix('_ms')} {v:.4g} ms" for k, v in figures.items())
-        say(f"{len(times)} runs: {shown}")
-    if kernels:
-        total = sum(k.end_ns - k.begin_ns for k in kernels) or 1
-        rows = [
-            (
-                f"{(k.end_ns - k.begin_ns) / 1e3:.1f}",
-                f"{100 * (k.end_ns - k.begin_ns) / total:.1f}",
-                str(k.tasks),
-                k.name,
-                k.origin,
-            )
-            for k in kernels
-        ]
-        say_table(("us", "%", "tasks", "kernel", "origin"), rows, right="us,%,tasks")
+        say(f"{counted(len(times), 'run')}: {shown}")
+    if launches:
+        _say_launches(launches)
+
+
+def _say_launches(launches: list[Launch]) -> None:
+    total = sum(launch.microseconds for launch in launches) or 1.0
+    runs = launches[0].runs
+    say(
+        f"{counted(len(launches), 'launch takes', 'launches take')} {1e-3 * total:.4g} ms: "
+        + (f"medians of {runs} profiled runs" if runs > 1 else "one profiled run")
+    )
+    rows = [
+        (
+            f"{launch.microseconds:.1f}",
+            f"{100 * launch.microseconds / total:.1f}",
+            str(launch.tasks),
+            launch.name,
+            launch.origin,
+        )
+        for launch in launches
+    ]
+    say_table(("us", "%", "tasks", "kernel", "origin"), rows, right="us,%,tasks")
 
 
 def _number(value: Any) -> Any:
@@ -257,7 +295,7 @@ def _as_json(
     outputs: "dict[str, Array]",
     files: dict[str, Path],
     times: list[float],
-    kernels: "list[KernelTime]",
+    launches: list[Launch],
 ) -> dict[str, Any]:
     rows: dict[str, Any] = {}
     for name, array in outputs.items():
@@ -271,14 +309,15 @@ def _as_json(
     result: dict[str, Any] = {"outputs": rows}
     if times:
         result["times"] = {"runs": len(times), **_time_figures(times)}
-    if kernels:
+    if launches:
+        result["profiled_runs"] = launches[0].runs
         result["kernels"] = [
             {
-                "name": k.name,
-                "origin": k.origin,
-                "microseconds": (k.end_ns - k.begin_ns) / 1e3,
-                "tasks": k.tasks,
+                "name": launch.name,
+                "origin": launch.origin,
+                "microseconds": launch.microseconds,
+                "tasks": launch.tasks,
             }
-            for k in kernels
+            for launch in launches
         ]
     return result

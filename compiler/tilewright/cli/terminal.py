@@ -92,6 +92,11 @@ def say_table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: str = 
         out.print(line)
 
 
+def counted(count: int, word: str, plural: str = "") -> str:
+    """A number with its word: ``1 record``, ``2 records``."""
+    return f"{count:,} {word if count == 1 else plural or word + 's'}"
+
+
 def size_text(count: int) -> str:
     """A number of bytes for people: ``1.4 MB``."""
     size = float(count)

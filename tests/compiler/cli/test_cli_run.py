@@ -12,6 +12,8 @@ import pytest
 import tilewright
 from tilewright.cli.random_inputs import random_inputs
 from tilewright.cli.run import file_names
+from tilewright.model import CompiledModel
+from tilewright.runtime import KernelTime
 
 Arrays = dict[str, np.ndarray]
 
@@ -66,6 +68,27 @@ def test_repeat_and_profile(
     times = facts["times"]
     assert times["runs"] == 5 and times["min_ms"] <= times["median_ms"] <= times["max_ms"]
     assert len(facts["kernels"]) == len(tilewright.load(digits_file).manifest["kernels"])
+
+
+def test_profile_is_the_median_of_the_runs(
+    ask: Callable[..., Any], call: Any, pair_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def profiled(self: Any, feeds: Any) -> Any:
+        begin = 1_000_000
+        return {}, [KernelTime("k", "node", begin, begin + 1000 * micros.pop(), 4)]
+
+    monkeypatch.setattr(CompiledModel, "run_profiled", profiled)
+    micros = [900, 10, 30, 20, 40]
+    facts = ask("run", pair_file, "--random", "--repeat", 5, "--profile")
+    assert micros == [] and facts["profiled_runs"] == 5
+    row = {"name": "k", "origin": "node", "microseconds": 30.0, "tasks": 4}
+    assert facts["kernels"] == [row]
+    micros = [900, 10, 30, 20, 40]
+    text = call("run", pair_file, "--random", "--repeat", 5, "--profile").stdout
+    assert "1 launch takes 0.03 ms: medians of 5 profiled runs" in text
+    micros = [7]
+    text = call("run", pair_file, "--random", "--profile").stdout
+    assert "1 launch takes 0.007 ms: one profiled run" in text
 
 
 def test_values_that_json_lacks(
