@@ -8,6 +8,7 @@ Kernels of equal form are scheduled, proven and compiled once. What one kernel's
 same kernel imports neither islpy nor llvmlite.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -57,6 +58,7 @@ from tilewright.target_choice import require_processor
 from tilewright.version import VERSION
 
 Progress = Callable[[str, int, int], None]
+_logger = logging.getLogger("tilewright")
 HOST_SYMBOL = "tw_host"
 
 
@@ -141,6 +143,7 @@ def build(
     TilewrightError if the model cannot be compiled.
     """
     require_processor(target)
+    _logger.info("The target is '%s'.", target)
     options = options or CompileOptions()
     report = Report()
     with report.phase("import"):
@@ -247,6 +250,20 @@ def _note_kernels(
         )
         for name, k in kernels.items()
     ]
+    _logger.info(
+        "Kernels: %d launches, %d forms, %d of them from the cache.",
+        len(lowered),
+        len(kernels),
+        sum(k.cached for k in kernels.values()),
+    )
+    for row in report.kernels:
+        _logger.debug(
+            "Kernel '%s' of '%s' is scheduled by '%s': %s",
+            row.name,
+            row.origin,
+            row.template,
+            row.schedule or "as it is",
+        )
 
 
 def _dump_kernels(

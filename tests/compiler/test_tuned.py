@@ -106,7 +106,7 @@ def test_a_record_that_does_not_hold(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     text = schedule.replace("LOOP", task.kernel.stages[-1].axes[1].name)
-    with caplog.at_level(logging.INFO, "tilewright"):
+    with caplog.at_level(logging.WARNING, "tilewright"):
         model = tilewright.compile(DIGITS, options=replace(OPTIONS, records=kept(text)))
     template, used = rows(model)[task.kernel.name]
     assert (template, used) == (("tuned", "") if schedule == "" else rows(digits)[task.kernel.name])

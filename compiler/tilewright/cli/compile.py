@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tilewright compile``: a model file in, an artifact out."""
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,6 +36,8 @@ from tilewright.cli.terminal import (
 if TYPE_CHECKING:
     from tilewright.driver import Build, Report
     from tilewright.model_cache import Request
+
+_logger = logging.getLogger("tilewright")
 
 EXAMPLES = """\b
 Examples:
@@ -158,9 +161,15 @@ def _fetch(request: "Request", model: Path, output: Path) -> bool:
     """Write the artifact if it is kept; the command ends if it cannot be written."""
     check_no_input(output, *(model.parent / name for name in request.files()))
     try:
-        return request.fetch(output)
+        found = request.fetch(output)
     except OSError as error:
         fail(f"File '{output}' cannot be written: {error.strerror}.")
+    _logger.info(
+        "The artifact is in the cache: nothing is compiled."
+        if found
+        else "The artifact is not in the cache of whole models."
+    )
+    return found
 
 
 def _say_summary(path: Path, seconds: float) -> None:

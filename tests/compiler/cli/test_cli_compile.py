@@ -94,6 +94,20 @@ def test_generic_target_warns(call: Any, pair_onnx: Path) -> None:
     assert call("--log", "error", "compile", pair_onnx, "--target", "x86-64").stderr == ""
 
 
+def test_log(call: Any, pair_onnx: Path) -> None:
+    arguments = ["compile", pair_onnx, "--target", "x86-64-v3,cores=3", "--cache-dir", "kept"]
+    lines = call("--log", "debug", *arguments).stderr.splitlines()
+    assert lines[0] == "Info: The artifact is not in the cache of whole models."
+    assert lines[1].startswith("Info: The target is 'x86-64+avx+avx2+")
+    assert lines[2] == "Info: Kernels: 2 launches, 2 forms, 0 of them from the cache."
+    assert len(lines) == 5 and all(" is scheduled by '" in line for line in lines[3:])
+    lines = call("--log", "info", *arguments).stderr.splitlines()
+    assert lines == ["Info: The artifact is in the cache: nothing is compiled."]
+    lines = call("--log", "info", *arguments, "--json").stderr.splitlines()
+    assert lines[1:] == ["Info: Kernels: 2 launches, 2 forms, 2 of them from the cache."]
+    assert call(*arguments).stderr == ""
+
+
 BAD = {
     "target": (["--target", "z80"], 2, "Target 'z80' is not understood"),
     "feature": (["--target", "x86-64-v3+avx9"], 2, "Did you mean 'avx' or 'avx2'?"),
