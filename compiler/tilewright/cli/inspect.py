@@ -146,9 +146,9 @@ def model_facts(path: Path) -> dict[str, Any]:
     try:
         module = import_model(str(path))
     except UnsupportedOperatorError as error:
-        return facts | {"unsupported": error.operators}
+        return facts | declared(graph) | {"unsupported": error.operators}
     except FrontendError as error:
-        return facts | {"refusal": str(error)}
+        return facts | declared(graph) | {"refusal": str(error)}
 
     def port(name: str, value: Any) -> dict[str, Any]:
         dims = [d if isinstance(d, int) else str(d) for d in map(_plain, value.type.shape)]
@@ -158,6 +158,48 @@ def model_facts(path: Path) -> dict[str, Any]:
     facts["outputs"] = list(map(port, module.output_names, module.graph.outputs))
     facts["symbols"] = list(module.symbols)
     return facts
+
+
+def declared(graph: "onnx.GraphProto") -> dict[str, Any]:
+    """Inputs, outputs and symbols as the file itself has them: an open rank is ``...``, a dim
+    without size or name ``?``.
+    """
+    given = {tensor.name for tensor in graph.initializer}
+    inputs = [info for info in graph.input if info.name not in given]
+    symbols = {
+        dim.dim_param: None
+        for info in (*inputs, *graph.output)
+        for dim in info.type.tensor_type.shape.dim
+        if dim.dim_param
+    }
+    return {
+        "inputs": list(map(_declared_port, inputs)),
+        "outputs": list(map(_declared_port, graph.output)),
+        "symbols": list(symbols),
+    }
+
+
+def _declared_port(info: "onnx.ValueInfoProto") -> dict[str, Any]:
+    from tilewright.errors import FrontendError
+    from tilewright.frontends.onnx.tensors import dtype_of
+
+    if not info.type.HasField("tensor_type"):
+        kind = (info.type.WhichOneof("value") or "unknown").removesuffix("_type")
+        return {"name": info.name, "dtype": kind, "shape": ["..."]}
+    declared_type = info.type.tensor_type
+    try:
+        dtype = dtype_of(declared_type.elem_type, "").full_name
+    except FrontendError:
+        dtype = "unknown"
+    dims: list[int | str] = [
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?"
+        for dim in declared_type.shape.dim
+    ]
+    return {
+        "name": info.name,
+        "dtype": dtype,
+        "shape": dims if declared_type.HasField("shape") else ["..."],
+    }
 
 
 def _plain(dim: Any) -> Any:

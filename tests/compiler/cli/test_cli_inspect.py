@@ -51,8 +51,38 @@ def test_unsupported_model(
 ) -> None:
     onnx.save(unsupported, tmp_path / "u.onnx")
     facts = ask("inspect", "u.onnx")
+    assert facts["inputs"] == [{"name": "x", "dtype": "float32", "shape": [2]}]
+    assert [port["name"] for port in facts["outputs"]] == ["y"]
     assert len(facts["unsupported"]) == 2 and facts["operators"]["com.example.Zap"] == 1
     assert "supported no: Zap (com.example 1): 1" in call("inspect", "u.onnx").stdout
+
+
+def test_what_a_refused_model_declares(call: Any, ask: Callable[..., Any], tmp_path: Path) -> None:
+    tensor, sequence = helper.make_tensor_value_info, helper.make_tensor_sequence_value_info
+    inputs = [
+        tensor("x", TensorProto.FLOAT, ["batch", 3, None]),
+        tensor("any", TensorProto.INT64, None),
+        tensor("odd", TensorProto.UNDEFINED, []),
+        sequence("list", TensorProto.FLOAT, None),
+        tensor("w", TensorProto.FLOAT, [1]),
+    ]
+    node = helper.make_node("Zap", ["x", "any", "odd", "list", "w"], ["y"], domain="com.example")
+    output = tensor("y", TensorProto.FLOAT, ["batch", "m"])
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [1], [0.0])
+    graph = helper.make_graph([node], "zap", inputs, [output], [weight])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.example", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "z.onnx")
+    facts = ask("inspect", "z.onnx")
+    assert facts["inputs"] == [
+        {"name": "x", "dtype": "float32", "shape": ["batch", 3, "?"]},
+        {"name": "any", "dtype": "int64", "shape": ["..."]},
+        {"name": "odd", "dtype": "unknown", "shape": []},
+        {"name": "list", "dtype": "sequence", "shape": ["..."]},
+    ]
+    assert facts["outputs"] == [{"name": "y", "dtype": "float32", "shape": ["batch", "m"]}]
+    assert facts["symbols"] == ["batch", "m"] and facts["refusal"]
+    text = call("inspect", "z.onnx").stdout
+    assert "input     x: float32[batch, 3, ?]" in text and "symbol    m" in text
 
 
 def test_model_that_contradicts_itself(ask: Callable[..., Any], call: Any, tmp_path: Path) -> None:
