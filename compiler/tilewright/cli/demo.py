@@ -49,7 +49,7 @@ def show_demo(
     with np.load(DATA / "digits_samples.npz", allow_pickle=False) as samples:
         images, labels = samples["images"], samples["labels"]
     if export is not None:
-        _export(export, images, labels)
+        _export(export, images, labels, json)
         return
     from tilewright.api import compile
 
@@ -95,7 +95,7 @@ def pictures(images: "Array", labels: list[int]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _export(folder: Path, images: "Array", labels: "Array") -> None:
+def _export(folder: Path, images: "Array", labels: "Array", json: bool) -> None:
     import numpy as np
 
     if folder.exists() and not folder.is_dir():
@@ -104,5 +104,8 @@ def _export(folder: Path, images: "Array", labels: "Array") -> None:
     shutil.copyfile(DATA / "digits.onnx", folder / "digits.onnx")
     np.save(folder / "images.npy", images)
     np.save(folder / "labels.npy", labels)
-    for name in ("digits.onnx", "images.npy", "labels.npy"):
-        say(str(folder / name))
+    files = [str(folder / name) for name in ("digits.onnx", "images.npy", "labels.npy")]
+    if json:
+        say_json({"files": files})
+    else:
+        say("\n".join(files))

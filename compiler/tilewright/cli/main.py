@@ -15,6 +15,7 @@ from tilewright.cli import compile as compile_command
 from tilewright.cli import demo, inspect, opt, records, tune
 from tilewright.cli import run as run_command
 from tilewright.cli.terminal import Terminated, command, settings, start_logging
+from tilewright.cli.usage import Commands
 from tilewright.version import VERSION, llvm_version, package_version
 
 EXAMPLES = """\b
@@ -28,6 +29,7 @@ Examples:
 
 app = typer.Typer(
     name="tilewright",
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,  # typer's writes into the shell's start files; ours only shows the script
     rich_markup_mode=None,

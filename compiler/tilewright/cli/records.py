@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewright.cli.arguments import JsonOption, RecordsOption, check_writable
-from tilewright.cli.terminal import command, fail, note, say, say_json, say_table
+from tilewright.cli.terminal import (
+    command,
+    counted,
+    fail,
+    note,
+    say,
+    say_json,
+    say_table,
+    wrong_usage,
+)
 
 if TYPE_CHECKING:
     from tilewright.autotune.records import Record, ScheduleRecords
@@ -40,21 +49,21 @@ def show_records(
     proven before they are used, as all are.
     """
     if export is not None and source is not None:
-        fail("Give one of --export and --import.", 2)
+        wrong_usage("Give one of --export and --import.")
     from tilewright.autotune.records import ScheduleRecords, default_path
 
     if export is not None:
         check_writable(export, records or default_path())
     with ScheduleRecords(records) as kept:
         if source is not None:
-            _import(kept, source)
+            _import(kept, source, json)
         elif export is not None:
-            _export(kept, export)
+            _export(kept, export, json)
         else:
             _list(list(kept), json)
 
 
-def _import(kept: "ScheduleRecords", source: Path) -> None:
+def _import(kept: "ScheduleRecords", source: Path, json: bool) -> None:
     from tilewright.autotune.exchange import import_lines
 
     with open(source, encoding="utf-8", errors="replace") as lines:
@@ -62,11 +71,16 @@ def _import(kept: "ScheduleRecords", source: Path) -> None:
     if refused and not found:
         fail(f"File '{source}' holds no records.")
     if refused:
-        note(f"{refused} lines of '{source}' hold no record, or are damaged; they are left out.")
-    say(f"{kept.keep(*found)} of {len(found)} records are better than what '{kept.path}' had.")
+        left_out = counted(refused, "line")
+        note(f"Left out of '{source}', since it is no record or damaged: {left_out}.")
+    better = kept.keep(*found)
+    if json:
+        say_json({"read": len(found), "kept": better, "refused": refused})
+        return
+    say(f"Kept {better} of {counted(len(found), 'record')}: better than what '{kept.path}' had.")
 
 
-def _export(kept: "ScheduleRecords", target: Path) -> None:
+def _export(kept: "ScheduleRecords", target: Path, json: bool) -> None:
     from tilewright.autotune.exchange import export_lines
     from tilewright.files import replacing
 
@@ -75,7 +89,10 @@ def _export(kept: "ScheduleRecords", target: Path) -> None:
         for line in export_lines(kept):
             stream.write(f"{line}\n".encode())
             count += 1
-    say(f"Wrote {count} records to '{target}'.")
+    if json:
+        say_json({"output": str(target), "records": count})
+    else:
+        say(f"Wrote {counted(count, 'record')} to '{target}'.")
 
 
 def kernel_name(record: "Record") -> str:
@@ -101,6 +118,9 @@ def _list(found: "list[Record]", json: bool) -> None:
                 for r in found
             ]
         )
+        return
+    if not found:
+        say("There are no records. 'tilewright tune MODEL' makes them.")
         return
     say_table(
         ("kernel", "gain", "us", "version", "written", "target"),

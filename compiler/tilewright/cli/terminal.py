@@ -2,8 +2,9 @@
 """What all commands share: where text goes, how errors end the process, what a table looks like.
 
 Results go to standard output, everything else to standard error. Exit status: 0 done, 1 the work
-failed, 2 wrong usage, 130 interrupted. Without a terminal there are plain lines and no colours
-(rich decides, by NO_COLOR, FORCE_COLOR and TERM).
+failed, 2 wrong usage, 130 interrupted. Where JSON is asked for, standard output has one object also
+for an error. Without a terminal there are plain lines and no colours (rich decides, by NO_COLOR,
+FORCE_COLOR and TERM).
 """
 
 import functools
@@ -29,9 +30,10 @@ FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 @dataclass
 class Settings:
-    """What the options before the command say."""
+    """What options say that concern every command: ``json`` as long as a JSON object is owed."""
 
     debug: bool = False
+    json: bool = False
 
 
 settings = Settings()
@@ -67,7 +69,8 @@ def note(text: str) -> None:
 
 
 def say_json(value: Any) -> None:
-    """Prints the result as JSON."""
+    """Prints the result as JSON; nothing else may follow on standard output."""
+    settings.json = False
     sys.stdout.write(f"{json.dumps(value, indent=1, allow_nan=False)}\n")
 
 
@@ -112,13 +115,25 @@ def port_text(dtype: str, shape: Sequence[int | str]) -> str:
     return f"{dtype}[{', '.join(map(str, shape))}]"
 
 
-def fail(message: str, status: int = FAILED) -> NoReturn:
-    """Ends the command with a sentence on standard error."""
+_KINDS = {FAILED: "Failed", USAGE: "UsageError", INTERRUPTED: "Interrupted"}
+
+
+def fail(message: str, status: int = FAILED, kind: str = "") -> NoReturn:
+    """Ends the command with a sentence on standard error; where JSON is asked for, also there, with
+    the ``kind`` of error.
+    """
     from rich.text import Text
 
+    say_error(message, kind or _KINDS[status])
     text = Text.assemble(("Error: ", "bold red"), clean(message))
     console(error=True).print(text)
     raise typer.Exit(status)
+
+
+def say_error(message: str, kind: str) -> None:
+    """Prints an error as JSON, if that is asked for and no result was printed."""
+    if settings.json:
+        say_json({"error": {"kind": kind, "message": clean(message)}})
 
 
 def wrong_usage(message: str) -> NoReturn:
@@ -159,7 +174,7 @@ def command(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
         except Exception as error:
             if settings.debug:
                 traceback.print_exc()
-            fail(explain(error), status_of(error))
+            fail(explain(error), status_of(error), kind_of(error))
 
     return guarded
 
@@ -170,6 +185,14 @@ def status_of(error: Exception) -> int:
 
     wrong = isinstance(error, ArgumentError | PipelineError | ShapesError | TargetError)
     return USAGE if wrong else FAILED
+
+
+def kind_of(error: Exception) -> str:
+    """The word for programs: the class of an error that is foreseen."""
+    from tilewright.errors import RunError, TilewrightError
+
+    foreseen = isinstance(error, TilewrightError | RunError | OSError | MemoryError)
+    return type(error).__name__ if foreseen else "InternalError"
 
 
 def explain(error: Exception) -> str:

@@ -55,6 +55,45 @@ def test_wrong_usage(call: Any, arguments: list[str]) -> None:
     assert "Usage: tilewright" in call(*arguments, status=2).stderr
 
 
+PLAIN = {
+    "choice": (["run", "x", "--numerics", "loose"], "'loose' is not one of 'strict', 'default'"),
+    "least": (["run", "x", "--seed", "-1"], "'--seed': It must be at least 0."),
+    "most": (["run", "x", "--threads", "999"], "'--threads': It must be at most 256."),
+    "integer": (["tune", "x", "--trials", "ten"], "'--trials': It must be a valid integer."),
+}
+
+
+@pytest.mark.parametrize("case", PLAIN)
+def test_wrong_values_are_told_plainly(call: Any, case: str) -> None:
+    arguments, sentence = PLAIN[case]
+    error = call(*arguments, status=2).stderr
+    assert sentence in error and "Value error" not in error and "Input should" not in error
+
+
+ERROR_OBJECTS = {
+    "file": (["inspect", "missing.onnx"], 1, "FrontendError", "'missing.onnx' cannot be read"),
+    "artifact": (["run", "missing.tw", "--random"], 1, "ReadError", "no such file"),
+    "target": (["compile", "x.onnx", "--target", "arm"], 2, "TargetError", "'arm' is not under"),
+    "our usage": (["compile", "x.onnx", "--shape", "x"], 2, "UsageError", "'x' is not understood"),
+    "folder": (["compile", "x.onnx", "-o", "no/x.tw"], 1, "Failed", "Folder 'no' does not exist."),
+    "option": (["run", "x.tw", "--nothing"], 2, "UsageError", "No such option"),
+    "value": (["run", "x.tw", "--seed", "-1"], 2, "UsageError", "It must be at least 0."),
+    "argument": (["compile"], 2, "UsageError", "Missing argument 'MODEL'"),
+    "command": (["nothing"], 2, "UsageError", "No such command 'nothing'"),
+    "before the command": (["--log", "loud", "demo"], 2, "UsageError", "'loud' is not one of"),
+}
+
+
+@pytest.mark.parametrize("case", ERROR_OBJECTS)
+def test_errors_as_json(call: Any, case: str) -> None:
+    arguments, status, kind, message = ERROR_OBJECTS[case]
+    result = call(*arguments, "--json", status=status)
+    error = json.loads(result.stdout)["error"]
+    assert error.keys() == {"kind", "message"} and error["kind"] == kind
+    assert message in error["message"] and message in result.stderr
+    assert call(*arguments, status=status).stdout == ""
+
+
 class Broken(Exception):
     pass
 
@@ -71,6 +110,8 @@ def test_unexpected_errors(call: Any, pair_file: Path, monkeypatch: pytest.Monke
     assert "Traceback" not in result.stderr
     result = call("--debug", "inspect", pair_file, status=1)
     assert "Traceback" in result.stderr and "Broken: the reason" in result.stderr
+    result = call("inspect", pair_file, "--json", status=1)
+    assert json.loads(result.stdout)["error"]["kind"] == "InternalError"
 
 
 ERRORS = {
@@ -159,7 +200,8 @@ def test_demo(call: Any, tmp_path: Path) -> None:
     assert "this is a 0" in text and " of 20 images read right." in text
     facts = json.loads(call("demo", "--json").stdout)
     assert facts["right"] >= 19 and len(facts["read"]) == 20
-    call("demo", "--export", "there")
+    files = json.loads(call("demo", "--export", "there", "--json").stdout)["files"]
+    assert files == call("demo", "--export", "there").stdout.splitlines()
     names = sorted(path.name for path in (tmp_path / "there").iterdir())
     assert names == ["digits.onnx", "images.npy", "labels.npy"]
     assert "is no folder" in call("demo", "--export", "there/labels.npy", status=1).stderr

@@ -15,7 +15,7 @@ import pytest
 import tilewright
 from tests.compiler.conftest import DIGITS
 from tilewright.autotune.measure import Measurement, Measurer
-from tilewright.autotune.records import ScheduleRecords
+from tilewright.autotune.records import Record, ScheduleRecords
 
 
 @pytest.fixture
@@ -69,11 +69,25 @@ def test_records_are_carried_over(call: Any, ask: Callable[..., Any]) -> None:
     with open("a.jsonl", "a") as lines:
         lines.write("damaged\n")
     result = call("records", "--records", "b.sqlite", "--import", "a.jsonl")
-    assert "1 lines of 'a.jsonl' hold no record" in result.stderr
+    assert "Left out of 'a.jsonl', since it is no record or damaged: 1 line." in result.stderr
     first, second = (ask("records", "--records", f"{n}.sqlite") for n in "ab")
     assert first == second and len(first) >= 1
     table = call("records", "--records", "b.sqlite").stdout.splitlines()
     assert len(table) == 1 + len(first) and first[0]["kernel"] in table[1]
+
+
+def test_records_as_json(call: Any, ask: Callable[..., Any]) -> None:
+    none = ["records", "--records", "none.sqlite"]
+    assert call(*none).stdout.startswith("There are no records. 'tilewright tune MODEL'")
+    assert ask(*none) == []
+    with ScheduleRecords(Path("r.sqlite")) as kept:
+        kept.keep(Record("kernel @k()", "x86-64", "1", "unroll(i)", 1.0, 2.0, "2020-01-01"))
+    name = ["records", "--records", "r.sqlite", "--export", "r.jsonl"]
+    assert call(*name).stdout == "Wrote 1 record to 'r.jsonl'.\n"
+    assert ask(*name) == {"output": "r.jsonl", "records": 1}
+    name = ["records", "--records", "s.sqlite", "--import", "r.jsonl"]
+    assert ask(*name) == {"read": 1, "kept": 1, "refused": 0}
+    assert call(*name).stdout.startswith("Kept 0 of 1 record: ")
 
 
 def test_nothing_to_import(call: Any, tmp_path: Path) -> None:
