@@ -49,10 +49,11 @@ class PassContext:
 @dataclass(frozen=True)
 class Pass:
     """Base of all passes; the fields of a subclass are its options (int, bool, float or str, with
-    defaults).
+    defaults). Compilations can leave out an ``optional`` one.
     """
 
     name: ClassVar[str] = ""
+    optional: ClassVar[bool] = True
     registry: ClassVar[dict[str, type["Pass"]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -136,9 +137,7 @@ def run_passes(
 ) -> bool:
     """Run passes in order, except those switched off; True if any changed the module."""
     context = context or PassContext()
-    unknown = sorted(context.disabled - registered_passes().keys())
-    if unknown:
-        raise PipelineError(_unknown("pass", unknown[0], registered_passes()))
+    _check_disabled(context.disabled)
     any_changed = False
     number = 0
     for each in passes:
@@ -152,6 +151,18 @@ def run_passes(
         for instrument in instruments:
             instrument.after(number, each, module, changed, seconds)
     return any_changed
+
+
+def _check_disabled(names: Iterable[str]) -> None:
+    """PipelineError for the name of no pass, or of one that no compilation can do without."""
+    known = registered_passes()
+    optional = [name for name, each in known.items() if each.optional]
+    for name in sorted(set(names) - set(optional)):
+        if name in known:
+            raise PipelineError(
+                f"Pass '{name}' cannot be left out. Those that can are {_listed(sorted(optional))}."
+            )
+        raise PipelineError(_unknown("pass", name, optional))
 
 
 def parse_pipeline(text: str) -> list[Pass]:

@@ -26,6 +26,7 @@ class Fuse(Pass):
     """Fusion of the main graph."""
 
     name: ClassVar[str] = "fuse"
+    optional: ClassVar[bool] = False  # kernels are made of groups
 
     def run(self, module: Module, context: PassContext) -> bool:
         graph = module.graph

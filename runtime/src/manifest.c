@@ -59,7 +59,7 @@ static tw_status load_target(loader *in, const json_node *root) {
   if (!count) return TW_OK;
   return tw_fail(TW_ERROR_TARGET,
                  "The artifact needs the processor features %s, which this machine lacks: compile "
-                 "the model for this target.",
+                 "the model with '--target native' here, or for a target without them.",
                  missing);
 }
 

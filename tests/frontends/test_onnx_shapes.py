@@ -313,7 +313,7 @@ def test_shapes_computed_from_constants() -> None:
 
 def test_shapes_fed_at_run_time_are_one_clear_error() -> None:
     text = "g (float[6] x, int64[2] target) => (float[a, b] y) { y = Reshape(x, target) }"
-    with pytest.raises(UnsupportedOperatorError, match=r"its shape .'target'. are computed at run"):
+    with pytest.raises(UnsupportedOperatorError, match=r"its shape .'target'. is computed at run"):
         import_model(model_of(text))
 
 

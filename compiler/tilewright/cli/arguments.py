@@ -87,8 +87,11 @@ def parse_sizes(texts: list[str] | None) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for text in texts or []:
         name, separator, value = text.rpartition("=")
-        if not separator or not name or not re.fullmatch(r"\d{1,18}", value):
-            wrong_usage(f"Size '{text}' is not understood. Write it as --size batch=4.")
+        if not separator or not name or "=" in name or not re.fullmatch(r"\d{1,18}", value):
+            wrong_usage(
+                f"Size '{text}' is not understood. Write it as --size batch=4, and the option once "
+                "for each dim."
+            )
         sizes[name] = int(value)
     return sizes
 
@@ -139,6 +142,15 @@ def _read(path: str, archive: bool) -> "dict[str, Array]":
             f"File '{path}' is no {kind} file of plain arrays, or is damaged. Write it with "
             f"numpy.{'savez' if archive else 'save'}."
         ) from error
+
+
+def check_no_artifact(model: Path) -> None:
+    """Ends the command, with status 2, for an artifact in the place of a model to compile."""
+    if model.suffix == ".tw":
+        wrong_usage(
+            f"'{model}' is an artifact: it is compiled already. 'tilewright run' runs it, "
+            "'tilewright inspect' shows what it holds."
+        )
 
 
 def check_writable(path: Path, *inputs: Path | None) -> None:

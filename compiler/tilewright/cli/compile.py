@@ -18,6 +18,7 @@ from tilewright.cli.arguments import (
     QuietOption,
     RecordsOption,
     ShapeOption,
+    check_no_artifact,
     check_no_input,
     check_writable,
     parse_shapes,
@@ -94,6 +95,7 @@ def compile_model(
     from tilewright.target_choice import choose_target, warn_of_generic
 
     path = output or Path(model.with_suffix(".tw").name)
+    check_no_artifact(model)
     shapes = parse_shapes(shape)
     check_writable(path, model, records)
     check_no_input(records, model)

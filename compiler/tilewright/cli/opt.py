@@ -11,10 +11,11 @@ import typer
 from tilewright.cli.arguments import (
     Numerics,
     NumericsOption,
+    check_no_artifact,
     check_writable,
     is_same_file,
 )
-from tilewright.cli.terminal import command, fail, note, say, say_table, wrong_usage
+from tilewright.cli.terminal import command, counted, note, say, say_table, wrong_usage
 
 if TYPE_CHECKING:
     from tilewright.ir.graph import Module
@@ -103,7 +104,7 @@ def run_passes_on_text(
         wrong_usage(f"Both outputs are '{output}'. Give --save-constants another file.")
     passes = graph_passes() if pipeline is None else parse_pipeline(pipeline)
     context = PassContext(parse_target(target), numerics.value)
-    module = _read(source, constants)
+    module = _read(source, constants, verify)
     timer = Time()
     instruments: list[Instrument] = [timer]
     if verify:
@@ -114,7 +115,9 @@ def run_passes_on_text(
     except KeyError as error:
         if len(str(error.args[0])) != _HASH_CHARACTERS:
             raise
-        fail(f"A pass needs the constant '#{error.args[0]}'. Give the text's --constants FILE.")
+        wrong_usage(
+            f"A pass needs the constant '#{error.args[0]}'. Give the text's --constants FILE."
+        )
     if output is None:
         say(str(module))
     else:
@@ -128,7 +131,7 @@ def run_passes_on_text(
             note(f"{1e3 * row.seconds:9.2f} ms  {row.nodes:6} nodes  {row.name}{changed}")
 
 
-def _read(source: Path, constants: Path | None) -> "Module":
+def _read(source: Path, constants: Path | None, verify: bool) -> "Module":
     """The module of a text, with the constants of its side file; or of a model file."""
     from tilewright.errors import ParseError
     from tilewright.ir.constant_file import load_constants
@@ -141,12 +144,29 @@ def _read(source: Path, constants: Path | None) -> "Module":
         except UnicodeDecodeError as error:
             raise ParseError(f"'{source}' is no text in UTF-8: {error.reason}.") from error
         store = ConstantStore() if constants is None else load_constants(constants)
-        return parse_module(text, store)
+        module = parse_module(text, store)
+        if verify:
+            _check_constants(module)
+        return module
+    check_no_artifact(source)
     from tilewright.frontends import import_model
 
     if constants is not None:
         wrong_usage("A model file has its own constants: --constants is for texts.")
     return import_model(str(source))
+
+
+def _check_constants(module: "Module") -> None:
+    """Ends the command, with status 2, if values are missing that the verifier looks at."""
+    from tilewright.ir.graph import Constant
+
+    refs = [n.op.data for n in module.graph.walk() if isinstance(n.op, Constant)]
+    missing = sum(ref not in module.constants for ref in refs)
+    if missing:
+        wrong_usage(
+            f"The text has {counted(missing, 'constant')} without values. Give the text's "
+            "--constants FILE, which --save-constants has written, or --no-verify."
+        )
 
 
 def _say_passes() -> None:

@@ -15,6 +15,7 @@ from tilewright.cli.arguments import (
     QuietOption,
     RecordsOption,
     ShapeOption,
+    check_no_artifact,
     check_no_input,
     parse_shapes,
 )
@@ -64,6 +65,7 @@ def tune_model(
     'compile' uses it from then on: tune with the same options as you compile. Ctrl-C ends the work
     early. Each schedule is proven before it runs, and must compute what the default one does.
     """
+    check_no_artifact(model)
     shapes = parse_shapes(shape)
     check_no_input(records, model)
     from tilewright.api import CompileOptions, choose_target

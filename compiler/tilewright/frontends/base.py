@@ -56,6 +56,11 @@ def import_model(source: Any, shapes: Shapes | None = None, format: str | None =
         candidate = frontend()
         if candidate.can_import(source):
             return candidate.import_model(source, shapes)
+    if isinstance(source, str) and source.endswith(".tw"):
+        raise FrontendError(
+            f"{quoted(source)} is an artifact: it is compiled already. Load it with "
+            "tilewright.load, or 'tilewright run'."
+        )
     suffixes = sorted(s for f in Frontend.registry.values() for s in f.suffixes)
     shown = quoted(str(source)) if not isinstance(source, bytes) else "The given bytes"
     raise FrontendError(

@@ -94,7 +94,9 @@ def test_generic_target_warns(call: Any, pair_onnx: Path) -> None:
     assert call("--log", "error", "compile", pair_onnx, "--target", "x86-64").stderr == ""
 
 
-def test_log(call: Any, pair_onnx: Path) -> None:
+def test_log(call: Any, pair_onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A model that was written a moment ago is not kept; here it is.
+    monkeypatch.setattr("tilewright.model_cache._CLOCK_NS", -1_000_000_000)
     arguments = ["compile", pair_onnx, "--target", "x86-64-v3,cores=3", "--cache-dir", "kept"]
     lines = call("--log", "debug", *arguments).stderr.splitlines()
     assert lines[0] == "Info: The artifact is not in the cache of whole models."
@@ -118,7 +120,8 @@ BAD = {
         "artifacts are made for processors only. Choose 'native'",
     ),
     "CUDA": (["--target", "cuda-sm80"], 2, "Models cannot be compiled for 'cuda-sm80' yet"),
-    "pass": (["--disable", "fuze"], 2, "Did you mean 'fuse'?"),
+    "pass": (["--disable", "hoist-slice"], 2, "Did you mean 'hoist-slices'?"),
+    "needed pass": (["--disable", "fuse"], 2, "Pass 'fuse' cannot be left out. Those that can"),
     "shape of no input": (["--shape", "c=1"], 2, "Shapes are given for 'c'"),
     "shape of another rank": (["--shape", "a=1"], 2, "rank"),
     "shape without dims": (["--shape", "a"], 2, "Shape 'a' is not understood"),
@@ -153,7 +156,7 @@ def test_bad_models(call: Any, tmp_path: Path, unsupported: onnx.ModelProto) -> 
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "folder.onnx").mkdir()
     cases = {
-        "unsupported.onnx": "Zap (com.example 1): 1 node; Zip (com.example 1): 1 node",
+        "unsupported.onnx": "Zap (com.example 1): 1 node, 'Zap_0'; Zip (com.example 1): 1 node",
         "random.onnx": "is not an ONNX model or is damaged",
         "empty.onnx": "is not a complete ONNX model",
         "missing.onnx": "cannot be read: No such file",
@@ -165,6 +168,25 @@ def test_bad_models(call: Any, tmp_path: Path, unsupported: onnx.ModelProto) -> 
         assert message in result.stderr, name
         assert result.stderr.startswith("Error: ") and len(result.stderr.splitlines()) == 1
     assert not (tmp_path / "out.tw").exists()
+
+
+def test_messages_name_the_way_out(call: Any, pair_file: Path, tmp_path: Path) -> None:
+    info = onnx.helper.make_tensor_value_info
+    ports = [info(name, onnx.TensorProto.FLOAT, None) for name in "xy"]
+    opsets = [onnx.helper.make_opsetid("", 18)]
+    for op in ("Rellu", "Relu"):
+        node = onnx.helper.make_node(op, ["x"], ["y"], name="act1")
+        inputs = [info("x", onnx.TensorProto.FLOAT, [2])] if op == "Rellu" else ports[:1]
+        graph = onnx.helper.make_graph([node, node][:1], op, inputs, ports[1:])
+        model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        onnx.save(model, tmp_path / f"{op}.onnx")
+    error = call("compile", "Rellu.onnx", status=1).stderr
+    assert "Rellu (ai.onnx 18): 1 node, 'act1'. Did you mean 'Relu'? Export it with" in error
+    error = call("compile", "Relu.onnx", status=2).stderr
+    assert "as --shape x=n,4 on the command line or shapes={'x': ('n', 4)} in Python" in error
+    for command in ("compile", "tune", "opt"):
+        error = call(command, pair_file, status=2).stderr
+        assert "is an artifact: it is compiled already. 'tilewright run' runs it" in error
 
 
 def test_names_cannot_write_to_the_terminal(call: Any, tmp_path: Path) -> None:

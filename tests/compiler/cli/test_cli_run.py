@@ -145,6 +145,7 @@ BAD = {
     "missing": (["-i", "a=missing.npy"], 1, "'missing.npy' cannot be read: No such file"),
     "form": (["-i", "a.npy"], 2, "Input 'a.npy' is not understood."),
     "size": (["--random", "--size", "n"], 2, "Size 'n' is not understood."),
+    "sizes": (["--random", "--size", "n=2,m=3"], 2, "the option once for each dim."),
     "symbol": (["--random", "--size", "m=1"], 2, "'m' is no symbolic dim: the model's are 'n'."),
     "threads": (["--random", "--threads", "0"], 2, "--threads"),
     "shape": (["--random", "--shape", "a=1,4"], 2, "An artifact's shapes are fixed"),

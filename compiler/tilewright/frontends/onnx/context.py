@@ -115,7 +115,7 @@ class NodeContext:
         contents = self.importer.known(operand)
         if contents is None:
             self.unsupported(
-                f"its {what} ('{printable(operand.name, 60)}') are computed at run time"
+                f"its {what} ('{printable(operand.name, 60)}') {_verb(what)} computed at run time"
             )
         return contents
 
@@ -134,7 +134,9 @@ class NodeContext:
         """A list of plain integers from an input."""
         found = self.integers(position, what)
         if any(isinstance(x, Expr) for x in found):
-            self.unsupported(f"its {what} depend on symbolic dims")
+            self.unsupported(
+                f"its {what} depend{'' if _verb(what) == 'are' else 's'} on symbolic dims"
+            )
         return [x for x in found if isinstance(x, int)]
 
     def scalar_number(self, position: int, what: str) -> float | int | bool:
@@ -143,7 +145,9 @@ class NodeContext:
         self.require(contents.size == 1, f"Its {what} must be one number, not {contents.size}.")
         number = contents.reshape(-1)[0]
         if not isinstance(number, int | float):
-            self.unsupported(f"its {what} depend on symbolic dims")
+            self.unsupported(
+                f"its {what} depend{'' if _verb(what) == 'are' else 's'} on symbolic dims"
+            )
         return number
 
     def array(self, position: int) -> Array | None:
@@ -186,3 +190,8 @@ class NodeContext:
     def known_result(self, contents: Contents, dtype: DType) -> Operand:
         """A result whose elements are known; it becomes a tensor only if it is used as one."""
         return Operand("", dtype, contents=contents)
+
+
+def _verb(what: str) -> str:
+    """``is`` or ``are``, as fits a word such as ``condition`` or ``axes``."""
+    return "are" if what.endswith("s") and what != "axis" else "is"

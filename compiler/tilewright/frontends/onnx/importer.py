@@ -23,7 +23,12 @@ from tilewright.frontends.onnx.limits import Limits
 from tilewright.frontends.onnx.load import LoadedModel
 from tilewright.frontends.onnx.operand import Operand
 from tilewright.frontends.onnx.order import ordered
-from tilewright.frontends.onnx.registry import Contents, find_evaluator, find_handler
+from tilewright.frontends.onnx.registry import (
+    Contents,
+    find_evaluator,
+    find_handler,
+    nearest_operator,
+)
 from tilewright.frontends.onnx.scope import Scope
 from tilewright.frontends.onnx.shapes import Unknown
 from tilewright.frontends.onnx.symbols import Symbols, expected_size
@@ -53,6 +58,8 @@ class Importer:
         self.symbols = Symbols()
         self.functions = functions.model_functions(loaded.proto)
         self._unsupported: Counter[str] = Counter()
+        self._first: dict[str, str] = {}  # the first node of each entry
+        self._hints: list[str] = []
         self._walked = 0
         self._where = "the graph"
 
@@ -294,7 +301,12 @@ class Importer:
             node = context.node
             domain = printable(node.domain, 60) or "ai.onnx"
             entry = f"{printable(node.op_type, 60)} ({domain} {context.version})"
-            self._unsupported[f"{entry}, since {reason}" if reason else entry] += 1
+            entry = f"{entry}, since {reason}" if reason else entry
+            self._unsupported[entry] += 1
+            self._first.setdefault(entry, context.origin)
+            near = nearest_operator(node.domain, node.op_type)
+            if near and f"Did you mean {quoted(near)}?" not in self._hints:
+                self._hints.append(f"Did you mean {quoted(near)}?")
         for name in context.node.output:
             if name:
                 context.scope.define(name, Operand(name, from_numpy(np.float32), blocked=True))
@@ -303,7 +315,9 @@ class Importer:
         if not self._unsupported:
             return
         listed = [
-            f"{entry}: {count} node{'s' if count > 1 else ''}"
+            f"{entry}: {count} nodes, the first {quoted(self._first[entry])}"
+            if count > 1
+            else f"{entry}: 1 node, {quoted(self._first[entry])}"
             for entry, count in sorted(self._unsupported.items())
         ]
         shown = "; ".join(listed[:50]) + (
@@ -311,7 +325,8 @@ class Importer:
         )
         raise UnsupportedOperatorError(
             f"The model uses operators that are not supported: {shown}. "
-            "Export it with other operators, or add handlers for these.",
+            + "".join(f"{hint} " for hint in self._hints[:5])
+            + "Export it with other operators, or with these as functions of the model.",
             self._unsupported,
         )
 

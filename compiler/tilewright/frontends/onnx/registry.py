@@ -8,12 +8,14 @@ holds, up to the next registered one, so that an operator that changed has one r
 shapes are followed through it (:mod:`.shapes`).
 """
 
+import difflib
 from bisect import insort
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 
 if TYPE_CHECKING:
     from tilewright.frontends.onnx.context import NodeContext
@@ -77,3 +79,13 @@ def find_evaluator(domain: str, name: str) -> Evaluator | None:
 def supported_operators() -> dict[tuple[str, str], list[int]]:
     """The operators with a handler and the versions at which their rows begin."""
     return {key: [since for since, _ in rows] for key, rows in sorted(_handlers.items())}
+
+
+def nearest_operator(domain: str, name: str) -> str:
+    """The standard operator that a misspelled name probably stands for; empty for another domain, a
+    name that is right, or one that is like none.
+    """
+    if domain not in ("", "ai.onnx") or onnx.defs.has(name):
+        return ""
+    known = [known for of, known in _handlers if not of]
+    return next(iter(difflib.get_close_matches(name, sorted(known), n=1)), "")
