@@ -1,7 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m tilewright`` is the command ``tilewright``."""
+"""The command ``tilewright``, which ``python -m tilewright`` is too.
 
-from tilewright.cli.main import run
+It loads the command line when it runs, so that Ctrl-C ends it quietly from the first moment on.
+"""
+
+import os
+import signal
+import sys
+
+INTERRUPTED = 130
+
+
+def run() -> None:
+    """The entry point of the command."""
+    heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if heard:  # an exception would get lost in what imports call back
+        signal.signal(signal.SIGINT, lambda number, frame: os._exit(INTERRUPTED))
+    from tilewright.cli.main import run as run_command
+
+    if heard:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        run_command()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
 
 if __name__ == "__main__":
     run()

@@ -75,6 +75,25 @@ def test_shells_complete(
     assert "compile" in done.stdout and "not supported" not in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("module", ["tilewright.cli", "typer", "tilewright.cli.usage"])
+def test_control_c_while_it_starts(environment: dict[str, str], module: str) -> None:
+    """The interrupt comes at the import of a module, as it may on a slow disk."""
+    code = f"""
+import os, runpy, signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["tilewright", "--help"]
+runpy.run_module("tilewright", run_name="__main__")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize(
     ("number", "status", "words"),
     [(signal.SIGINT, 130, "Interrupted."), (signal.SIGTERM, 143, "")],
