@@ -136,8 +136,10 @@ class Model:
         Returns the output, or a tuple of them if there is not exactly one.
         """
         if len(arrays) > len(self.inputs):
+            count = len(self.inputs)
             raise InputError(
-                f"The call has {len(arrays)} arrays, but the model has {len(self.inputs)} inputs."
+                f"The call has {len(arrays)} arrays, but the model has {count} "
+                f"input{'' if count == 1 else 's'}."
             )
         feeds = {port.name: array for port, array in zip(self.inputs, arrays)}
         for name, array in named.items():

@@ -157,6 +157,8 @@ def check_writable(path: Path, *inputs: Path | None) -> None:
     """Ends the command early, with status 1, if a file cannot be written, since long work comes
     after; with status 2 if it is one of the ``inputs``.
     """
+    if str(path) == "-":
+        wrong_usage("The output is a file, not standard output. Give its name; './-' for a '-'.")
     check_no_input(path, *inputs)
     folder = path.parent
     if path.is_dir():

@@ -26,6 +26,7 @@ from tilewright.cli.arguments import (
 from tilewright.cli.progress import progress_display
 from tilewright.cli.terminal import (
     command,
+    counted,
     fail,
     port_text,
     say,
@@ -180,7 +181,7 @@ def _say_summary(path: Path, seconds: float) -> None:
     manifest = read_manifest(path)
     names = [kernel["name"] for kernel in manifest["kernels"]]
     size = size_text(path.stat().st_size)
-    kernels = f"{len(names)} kernels of {len(set(names))} forms"
+    kernels = f"{counted(len(names), 'kernel')} of {counted(len(set(names)), 'form')}"
     say(f"Wrote '{path}': {size}, {kernels}, in {seconds:.2f} s.")
     for word in ("input", "output"):
         for port in manifest[f"{word}s"]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.cli.arguments import JsonOption
-from tilewright.cli.terminal import command, port_text, say, say_json, say_table, size_text
+from tilewright.cli.terminal import command, counted, port_text, say, say_json, say_table, size_text
 
 if TYPE_CHECKING:
     import onnx
@@ -93,7 +93,7 @@ def _say_artifact(facts: dict[str, Any]) -> None:
     target = facts["target"]
     sizes = {name: size_text(count) for name, count in facts["bytes"].items()}
     say(f"artifact  {facts['file']}, {sizes['file']}, by {facts['tool']}")
-    say(f"target    {target['arch']}, schedules for {target['cores']} cores")
+    say(f"target    {target['arch']}, schedules for {counted(target['cores'], 'core')}")
     say(f"features  {' '.join(target['features']) or 'none beyond the base'}")
     say(f"runs here {'yes' if facts['runs_here'] else 'no: ' + facts['refusal']}")
     say(f"numerics  {facts['numerics']}")
@@ -104,8 +104,8 @@ def _say_artifact(facts: dict[str, Any]) -> None:
         upper = "" if row["hi"] is None else f" to {row['hi']}"
         multiple = f", a multiple of {row['multiple']}" if row["multiple"] != 1 else ""
         say(f"symbol    {row['name']}: from {row['lo']}{upper}{multiple}")
-    launches = sum(row["launches"] for row in facts["kernels"])
-    say(f"kernels   {launches} launches of {len(facts['kernels'])} forms")
+    launches = counted(sum(row["launches"] for row in facts["kernels"]), "launch", "launches")
+    say(f"kernels   {launches} of {counted(len(facts['kernels']), 'form')}")
     say("")
     rows = [(row["name"], str(row["launches"]), row["origin"]) for row in facts["kernels"]]
     say_table(("kernel", "launches", "origin of the first"), rows, right="launches")
@@ -235,7 +235,7 @@ def _say_model(facts: dict[str, Any]) -> None:
     say(f"model     {facts['file']}, {size_text(facts['bytes'])}")
     say(f"producer  {facts['producer'] or 'unknown'}")
     say(f"opsets    {opsets}")
-    say(f"weights   {facts['parameters']:,} elements")
+    say(f"weights   {counted(facts['parameters'], 'element')}")
     _say_ports(facts)
     for name in facts["symbols"]:
         say(f"symbol    {name}")

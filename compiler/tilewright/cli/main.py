@@ -15,7 +15,7 @@ from tilewright.cli import compile as compile_command
 from tilewright.cli import demo, inspect, opt, records, tune
 from tilewright.cli import run as run_command
 from tilewright.cli.terminal import Terminated, command, settings, start_logging
-from tilewright.cli.usage import Commands
+from tilewright.cli.usage import Commands, PlainCommand
 from tilewright.version import VERSION, llvm_version, package_version
 
 EXAMPLES = """\b
@@ -104,13 +104,15 @@ def before(
     start_logging(log.value)
 
 
-app.command("compile", epilog=compile_command.EXAMPLES)(compile_command.compile_model)
-app.command("run", epilog=run_command.EXAMPLES)(run_command.run_model)
-app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect_model)
-app.command("opt", epilog=opt.EXAMPLES)(opt.run_passes_on_text)
-app.command("tune", epilog=tune.EXAMPLES)(tune.tune_model)
-app.command("records", epilog=records.EXAMPLES)(records.show_records)
-app.command("demo", epilog=demo.EXAMPLES)(demo.show_demo)
+app.command("compile", cls=PlainCommand, epilog=compile_command.EXAMPLES)(
+    compile_command.compile_model
+)
+app.command("run", cls=PlainCommand, epilog=run_command.EXAMPLES)(run_command.run_model)
+app.command("inspect", cls=PlainCommand, epilog=inspect.EXAMPLES)(inspect.inspect_model)
+app.command("opt", cls=PlainCommand, epilog=opt.EXAMPLES)(opt.run_passes_on_text)
+app.command("tune", cls=PlainCommand, epilog=tune.EXAMPLES)(tune.tune_model)
+app.command("records", cls=PlainCommand, epilog=records.EXAMPLES)(records.show_records)
+app.command("demo", cls=PlainCommand, epilog=demo.EXAMPLES)(demo.show_demo)
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
@@ -118,7 +120,7 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def run() -> None:
-    """The entry point of the command."""
+    """Reads the command line, and runs what it says."""
     signal.signal(signal.SIGTERM, _terminate)
     completion_init()  # with add_completion off, typer knows no shell's way of asking
     try:
@@ -129,7 +131,3 @@ def run() -> None:
         # The reader has gone; nothing may be flushed to it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-
-
-if __name__ == "__main__":
-    run()

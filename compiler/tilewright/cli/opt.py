@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tilewright opt``: graph passes on the text of a module, one pipeline at a time."""
 
+import re
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -177,9 +178,18 @@ def _say_passes() -> None:
         options = ", ".join(
             f"{f.name.replace('_', '-')}={_option_text(f.default)}" for f in fields(cls)
         )
-        summary = (cls.__doc__ or "").strip().splitlines()[0]
-        rows.append((name, options, summary))
+        rows.append((name, options, first_sentence(cls.__doc__ or "")))
     say_table(("pass", "options", "what it does"), rows)
+
+
+def first_sentence(docstring: str) -> str:
+    """The first sentence of a docstring on one line, without marks for code.
+
+    >>> first_sentence("Folding; ``cap`` is the most\\n    bytes. More of it.")
+    'Folding; cap is the most bytes.'
+    """
+    text = " ".join(docstring.replace("``", "").split())
+    return re.split(r"(?<=\.) (?=[A-Z])", text, maxsplit=1)[0]
 
 
 def _option_text(value: object) -> str:

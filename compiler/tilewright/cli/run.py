@@ -82,7 +82,9 @@ def run_model(
             "--random", help="Fill the other inputs: normal floats, integers from 0 to 9."
         ),
     ] = False,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the random inputs.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="Of the random inputs.")
+    ] = 0,
     size: Annotated[
         list[str] | None,
         typer.Option(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors that are found while the command line is read, before any command runs: as sentences, and
-as JSON where that is asked for.
+"""How the command line is read and explained: errors that are found before any command runs are
+sentences, and JSON where that is asked for; help names arguments plainly.
 """
 
 import re
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from tilewright.cli.terminal import say_error, settings
 
@@ -35,6 +35,21 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         with _told():
             return super().invoke(ctx)
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help names arguments as its examples do: ``MODEL``, nothing about types."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [re.sub(r"^\{(.*)\}$", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        for head, kind in (("Arguments", "argument"), ("Options", "option")):
+            params = [p for p in self.get_params(ctx) if p.param_type_name == kind]
+            records = [r for r in (p.get_help_record(ctx) for p in params) if r is not None]
+            if records:
+                with formatter.section(head):
+                    formatter.write_dl([(re.sub(r" <path>$", "", n), text) for n, text in records])
 
 
 @contextmanager

@@ -129,6 +129,7 @@ BAD = {
     "shape twice": (["--shape", "a=1,4", "--shape", "a=1,4"], 2, "given twice"),
     "numerics": (["--numerics", "fast"], 2, "fast"),
     "missing folder": (["-o", "missing/x.tw"], 1, "Folder 'missing' does not exist."),
+    "standard output": (["-o", "-"], 2, "The output is a file, not standard output."),
     "folder": (["-o", "."], 1, "'.' is a folder."),
     "unwritable": (["-o", "/proc/x.tw"], 1, "'/proc"),
     "option": (["--fast"], 2, "No such option"),

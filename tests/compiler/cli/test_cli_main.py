@@ -3,6 +3,7 @@
 
 import json
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ def test_help_has_examples(call: Any, command: str) -> None:
     assert "Examples:" in text and f"tilewright {command}" in text
     for line in text.splitlines():
         assert len(line) <= 80
+    assert not re.search(r"\{MODEL\}|<path>| range>", text)
+    assert (" MODEL\n" in text) == (command in ("compile", "run", "inspect", "tune"))
 
 
 def test_help_lists_the_commands(call: Any) -> None:
@@ -193,6 +196,12 @@ def test_tables_line_up(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_sizes(count: int, text: str) -> None:
     assert terminal.size_text(count) == text
+
+
+def test_counted() -> None:
+    assert terminal.counted(1, "record") == "1 record"
+    assert terminal.counted(1234, "record") == "1,234 records"
+    assert terminal.counted(0, "launch", "launches") == "0 launches"
 
 
 def test_demo(call: Any, tmp_path: Path) -> None:

@@ -74,6 +74,8 @@ def test_list_has_every_pass(call: Any) -> None:
     assert listed == set(Pass.registry) and {"canonicalize", "fuse"} <= listed
     fold = next(line for line in lines if line.startswith("fold-constants"))
     assert "cap=" in fold
+    for line in lines[1:]:
+        assert line.endswith(".") and "`" not in line and "  Before" not in line
 
 
 BAD = {
