@@ -106,7 +106,9 @@ class ScheduleRecords:
     """The records in a file, which several processes may use at once."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self._database = Database(path or default_path(), _SCHEMA, 1, "schedule records")
+        place = path or default_path()
+        own = place == default_path()
+        self._database = Database(place, "records", _SCHEMA, 1, "schedule records", own)
 
     @property
     def path(self) -> Path:
@@ -146,7 +148,7 @@ class ScheduleRecords:
         )
 
     def __iter__(self) -> Iterator[Record]:
-        rows = self._database.read(
+        rows = self._database.look(
             f"SELECT {_COLUMNS} FROM records ORDER BY target, version, kernel_sha256"
         )
         return (record for row in rows if (record := checked_record(row)) is not None)

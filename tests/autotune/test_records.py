@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schedule cache: what is found, what survives a kill, many writers, damage and bad content."""
 
+import contextlib
 import logging
 import os
 import signal
@@ -155,7 +156,7 @@ def test_writers_at_the_same_time(path: Path) -> None:
 
 
 def damage_start(path: Path) -> None:
-    path.write_bytes(b"no database" * 1000)
+    path.write_bytes(b"SQLite format 3\0" + b"no database" * 1000)
 
 
 def damage_middle(path: Path) -> None:
@@ -177,6 +178,72 @@ def test_a_damaged_file_is_set_aside(
     (warning,) = caplog.messages
     assert "is damaged" in warning and str(path) in warning
     assert path.with_name("schedules.sqlite.damaged").exists()
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in folder.iterdir()}
+
+
+def test_what_was_set_aside_before_stays(path: Path) -> None:
+    for number in range(3):
+        keep(path, replace(RECORD, kernel=f"k{number}"))
+        path.write_bytes(b"SQLite format 3\0" + bytes([number]) * 5000)
+    keep(path, RECORD)
+    names = ["", ".damaged", ".damaged-2", ".damaged-3"]
+    assert sorted(files_of(path.parent)) == [f"{path.name}{suffix}" for suffix in names]
+    assert path.with_name(f"{path.name}.damaged-2").read_bytes().endswith(bytes([1]) * 5000)
+
+
+def make_text(path: Path) -> None:
+    path.write_bytes(b"\x08\x07\x12\x04onnx" * 1000)
+
+
+def make_short_text(path: Path) -> None:
+    path.write_bytes(b"short")
+
+
+def make_other_database(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE history (url TEXT)")
+        connection.execute("PRAGMA user_version = 7")
+
+
+@pytest.mark.parametrize("make", [make_text, make_short_text, make_other_database])
+def test_a_file_of_something_else_is_left_alone(path: Path, make: Any) -> None:
+    path.parent.mkdir()
+    make(path)
+    before = files_of(path.parent)
+    with ScheduleRecords(path) as records:
+        for use in (lambda: list(records), lambda: found(path), lambda: keep(path, RECORD)):
+            with pytest.raises(CacheError, match=r"'.*' is not a file of schedule records\."):
+                use()
+    assert files_of(path.parent) == before
+
+
+def test_the_default_file_is_ours_whatever_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path))
+    records_module.default_path().write_bytes(b"no database" * 1000)
+    with ScheduleRecords() as records:
+        assert records.keep(RECORD) == 1
+    assert sorted(files_of(tmp_path)) == ["schedules.sqlite", "schedules.sqlite.damaged"]
+
+
+def test_looking_leaves_everything_as_it_is(path: Path) -> None:
+    with ScheduleRecords(path) as records:
+        assert list(records) == []
+    assert not path.parent.exists()
+    path.parent.mkdir()
+    for content in (b"", b"SQLite format 3\0" + b"no database" * 1000):
+        path.write_bytes(content)
+        with ScheduleRecords(path) as records:
+            if content:
+                with pytest.raises(CacheError, match="is damaged"):
+                    list(records)
+            else:
+                assert list(records) == []
+        assert files_of(path.parent) == {path.name: content}
 
 
 def test_an_empty_file_is_a_fresh_one(path: Path) -> None:
