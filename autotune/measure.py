@@ -2,10 +2,12 @@
 """Measure candidates: compiled schedules of a kernel against its default one, in a worker process.
 
 A candidate that crashes, hangs or computes something else costs its own trial only. Kernels run at
-the hints of their symbols. All tasks run on one thread; what several cores would take follows from
-the number of tasks, since the tasks of a kernel are alike.
+the sizes that the caller says, else at the hints of their symbols. All tasks run on one thread;
+what several cores would take follows from the number of tasks, since the tasks of a kernel are
+alike.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.codegen.kernels import CompiledKernel
@@ -93,12 +95,14 @@ class Measurer:
         candidate: CompiledKernel,
         rounds: int = ROUNDS,
         expected_nanoseconds: float = 0.0,
+        sizes: Mapping[str, int] | None = None,
     ) -> Measurement:
         """Check the candidate's outputs against the baseline's, and time both in turn.
 
+        ``sizes`` are those of the kernel's symbols by name; the typical ones by default.
         CodegenError if it computes something else, crashes, or takes far longer than expected.
         """
-        sizes = typical_sizes(kernel)
+        sizes = typical_sizes(kernel) if sizes is None else dict(sizes)
         both = (baseline, candidate)
         tasks = [max(1, evaluate(c.tasks, sizes)) for c in both]
         parts = [str(kernel).encode(), *(c.code for c in both)]

@@ -8,9 +8,10 @@ kept is on disk at once, so tuning may be stopped at any moment.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Literal
 
 from tilewright.autotune.measure import (
     CONFIRM_ROUNDS,
@@ -44,11 +45,15 @@ _logger = logging.getLogger("tilewright")
 
 @dataclass(frozen=True)
 class KernelTask:
-    """A kernel to tune: unscheduled, how often the model launches it, and where it comes from."""
+    """A kernel to tune: unscheduled, how often the model launches it, and where it comes from.
+
+    ``sizes`` are those at which it is measured, by the names of its symbols; None: typical ones.
+    """
 
     kernel: Kernel
     launches: int
     origin: str
+    sizes: Mapping[str, int] | None = None
 
 
 @dataclass
@@ -56,7 +61,8 @@ class Outcome:
     """What became of a kernel; times in nanoseconds, on the target's cores.
 
     ``schedule`` is the best one, empty if that is the default; ``failed`` counts the trials whose
-    candidate did not build, crashed, or computed something else.
+    candidate did not build, crashed, or computed something else. ``record`` says what became of
+    the schedule that was on record before, if there was one.
     """
 
     kernel: str
@@ -68,6 +74,7 @@ class Outcome:
     schedule: str = ""
     trials: int = 0
     failed: int = 0
+    record: Literal["", "confirmed", "beaten", "forgotten"] = ""
 
     @property
     def gain(self) -> float:
@@ -83,6 +90,7 @@ class _Run:
     baseline: CompiledKernel
     search: Search
     outcome: Outcome
+    sizes: Mapping[str, int] | None = None
     open: bool = True
 
     @property
@@ -134,12 +142,13 @@ class Tuner:
     def _begin(self, measurer: Measurer, task: KernelTask, baseline: CompiledKernel) -> _Run:
         """Measure the default schedule, and the one that is on record."""
         kernel = task.kernel
-        first = measurer.compare(kernel, baseline, baseline)
+        first = measurer.compare(kernel, baseline, baseline, sizes=task.sizes)
         ns = min(first.nanoseconds, first.baseline_nanoseconds)
         outcome = Outcome(kernel.name, task.origin, task.launches, baseline.template, ns, ns)
         self.outcomes.append(outcome)
         space = Space(kernel, self._target, baseline.template)
-        run = _Run(kernel, baseline, self._search(space, baseline.schedule, self._seed), outcome)
+        search = self._search(space, baseline.schedule, self._seed)
+        run = _Run(kernel, baseline, search, outcome, task.sizes)
         record = self._records.find(str(kernel), str(self._target), self._version)
         if record is not None:
             space.exclude(record.schedule)
@@ -162,7 +171,9 @@ class Tuner:
             found = None
         if found is None or found.gain <= 1:
             self._records.forget(record.kernel, record.target, record.version)
+            run.outcome.record = "forgotten"
             return
+        run.outcome.record = "confirmed"
         self._improve(run.outcome, record.schedule, found)
         self._records.revise(self._record(run, record.schedule, found))
 
@@ -225,13 +236,17 @@ class Tuner:
             run.outcome.failed += 1
         elif found.gain > LEAST_GAIN * run.outcome.gain:
             self._improve(run.outcome, point.schedule, found)
+            if run.outcome.record == "confirmed":
+                run.outcome.record = "beaten"
             self._records.keep(self._record(run, point.schedule, found))
 
     def _compare(
         self, measurer: Measurer, run: _Run, candidate: CompiledKernel, rounds: int
     ) -> Measurement:
         expected = run.outcome.baseline_ns * self._target.cores
-        return measurer.compare(run.kernel, run.baseline, candidate, rounds, expected)
+        return measurer.compare(
+            run.kernel, run.baseline, candidate, rounds, expected, sizes=run.sizes
+        )
 
     def _improve(self, outcome: Outcome, schedule: str, found: Measurement) -> None:
         outcome.schedule = schedule

@@ -3,8 +3,10 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from tilewright.autotune.measure import typical_size
 from tilewright.autotune.records import ScheduleRecords
 from tilewright.autotune.tuner import KernelTask, Tuner
 from tilewright.driver import (
@@ -16,8 +18,48 @@ from tilewright.driver import (
     optimize,
 )
 from tilewright.frontends import import_model
+from tilewright.ir.errors import InputError
+from tilewright.ir.expr import UNBOUNDED, Symbol
+from tilewright.ir.rewrite import evaluate
 from tilewright.ir.target import Target
+from tilewright.passes.lower.kernel import Lowered
 from tilewright.version import VERSION
+
+
+@dataclass(frozen=True)
+class TuningJob:
+    """The kernels of a model to tune, and the sizes of its symbols at which they are measured."""
+
+    tasks: list[KernelTask]
+    sizes: dict[str, int]
+
+
+def tuning_job(
+    source: Any,
+    target: Target,
+    shapes: Mapping[str, Sequence[int | str]] | None = None,
+    options: CompileOptions | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> TuningJob:
+    """The kernel forms of a model with the number of their launches.
+
+    They are those that compiling the model with the same arguments makes. ``sizes`` are of the
+    model's symbols by name; the others get their hint. A kernel that is launched at several sizes
+    is measured at those of its first launch. InputError for a size that the model does not allow.
+    """
+    module = import_model(os.fspath(source) if isinstance(source, os.PathLike) else source, shapes)
+    optimize(module, target, options or CompileOptions(), Report())
+    chosen = _chosen_sizes(module.symbols, sizes or {})
+    launches: dict[str, list[Lowered]] = {}
+    for low in lower_groups(module):
+        launches.setdefault(low.kernel.name, []).append(low)
+    return TuningJob(
+        [
+            KernelTask(same[0].kernel, len(same), same[0].origin, _kernel_sizes(same[0], chosen))
+            for same in launches.values()
+        ],
+        chosen,
+    )
 
 
 def kernel_tasks(
@@ -26,18 +68,33 @@ def kernel_tasks(
     shapes: Mapping[str, Sequence[int | str]] | None = None,
     options: CompileOptions | None = None,
 ) -> list[KernelTask]:
-    """The kernel forms of a model with the number of their launches.
+    """The tasks of :func:`tuning_job` at typical sizes."""
+    return tuning_job(source, target, shapes, options).tasks
 
-    They are those that compiling the model with the same arguments makes.
-    """
-    module = import_model(os.fspath(source) if isinstance(source, os.PathLike) else source, shapes)
-    optimize(module, target, options or CompileOptions(), Report())
-    lowered = lower_groups(module)
-    origins: dict[str, list[str]] = {}
-    for low in lowered:
-        origins.setdefault(low.kernel.name, []).append(low.origin)
-    forms = {low.kernel.name: low.kernel for low in lowered}
-    return [KernelTask(k, len(origins[name]), origins[name][0]) for name, k in forms.items()]
+
+def _chosen_sizes(symbols: Mapping[str, Symbol], given: Mapping[str, int]) -> dict[str, int]:
+    """A size for each symbol of a model."""
+    for name, size in given.items():
+        s = symbols.get(name)
+        if s is None:
+            known = ", ".join(f"'{other}'" for other in symbols) or "none"
+            raise InputError(f"'{name}' is no symbolic dim: the model's are {known}.")
+        if not max(1, s.lo) <= size <= s.hi or size % s.multiple:
+            upper = "" if s.hi >= UNBOUNDED else f" to {s.hi}"
+            multiple = f", a multiple of {s.multiple}" if s.multiple > 1 else ""
+            raise InputError(
+                f"Size {size} of '{name}' is not one to measure at: give one from "
+                f"{max(1, s.lo)}{upper}{multiple}."
+            )
+    return {name: given.get(name, typical_size(s)) for name, s in symbols.items()}
+
+
+def _kernel_sizes(low: Lowered, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes of a kernel's symbols at a launch; a launch over nothing would tell nothing."""
+    return {
+        s.name: evaluate(scalar, sizes) or typical_size(s)
+        for s, scalar in zip(low.kernel.symbols, low.scalars, strict=True)
+    }
 
 
 def make_tuner(

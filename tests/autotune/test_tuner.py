@@ -37,6 +37,7 @@ def fake_times(monkeypatch: pytest.MonkeyPatch, times: Mapping[str, float], othe
         candidate: CompiledKernel,
         rounds: int = 0,
         expected_nanoseconds: float = 0.0,
+        sizes: Mapping[str, int] | None = None,
     ) -> Measurement:
         ns = 1000.0 if candidate is baseline else times.get(candidate.schedule, other)
         return Measurement(ns, 1000.0)
@@ -74,6 +75,7 @@ def test_what_is_better_is_kept(
     # The next job begins with it, and finds nothing that is better still.
     (again,) = Tuner(native, "1.0", records, seed=1).tune([task], 2)
     assert again.schedule == kept.schedule and again.trials == 2
+    assert (outcome.record, again.record) == ("", "confirmed")
     revised = records.find(str(task.kernel), str(native), "1.0")
     assert revised is not None and replace(revised, written=kept.written) == kept
 
@@ -95,9 +97,11 @@ def test_a_record_that_claims_too_much_keeps_nothing_out(
     (outcome,) = Tuner(native, "1.0", records).tune([task], 0)
     assert outcome.gain == 1000.0 / today
     assert [r.gain for r in records] == ([] if today == 1000.0 else [1000.0 / today])
+    assert outcome.record == ("forgotten" if today == 1000.0 else "confirmed")
     records.revise(claim)
     (outcome,) = Tuner(native, "1.0", records).tune([task], 2)
     assert [(r.schedule, r.gain) for r in records] == [(outcome.schedule, 2.0)]
+    assert outcome.record == ("forgotten" if today == 1000.0 else "beaten")
 
 
 def test_noise_is_not_kept(

@@ -18,6 +18,7 @@ from tilewright.cli.arguments import (
     check_no_artifact,
     check_no_input,
     parse_shapes,
+    parse_sizes,
 )
 from tilewright.cli.progress import progress_display
 from tilewright.cli.terminal import INTERRUPTED, command, fail, say, say_json, say_table
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   tilewright tune model.onnx --trials 200
+  tilewright tune model.onnx --size batch=32
   tilewright tune model.onnx --shape x=8,3,224,224 --seed 1 --json
   tilewright tune model.onnx --records model.sqlite
   tilewright compile model.onnx --records model.sqlite
@@ -38,7 +40,13 @@ Examples:
 def tune_model(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")],
     trials: Annotated[
-        int, typer.Option("--trials", metavar="N", min=0, help="How many schedules to measure.")
+        int,
+        typer.Option(
+            "--trials",
+            metavar="N",
+            min=0,
+            help="How many schedules to try; with 0 only the known ones are measured anew.",
+        ),
     ] = 200,
     target: Annotated[
         str,
@@ -49,6 +57,14 @@ def tune_model(
         ),
     ] = "native",
     shape: ShapeOption = None,
+    size: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--size",
+            metavar="SYMBOL=N",
+            help="A symbolic dim's size in measurements; else a typical one. Repeatable.",
+        ),
+    ] = None,
     numerics: NumericsOption = Numerics.default,
     seed: Annotated[
         int, typer.Option("--seed", metavar="N", min=0, help="Decides which schedules are tried.")
@@ -66,11 +82,11 @@ def tune_model(
     early. Each schedule is proven before it runs, and must compute what the default one does.
     """
     check_no_artifact(model)
-    shapes = parse_shapes(shape)
+    shapes, sizes = parse_shapes(shape), parse_sizes(size)
     check_no_input(records, model)
     from tilewright.api import CompileOptions, choose_target
     from tilewright.autotune.records import ScheduleRecords
-    from tilewright.tuning import kernel_tasks, make_tuner
+    from tilewright.tuning import make_tuner, tuning_job
 
     options = CompileOptions(numerics.value, cache=not no_cache, cache_dir=cache_dir)
     chosen = choose_target(target)
@@ -78,21 +94,22 @@ def tune_model(
     with ScheduleRecords(records) as kept:
         with progress_display(quiet) as progress:
             tuner = make_tuner(chosen, kept, options, seed=seed, progress=progress)
+            job = tuning_job(str(model), chosen, shapes, options, sizes)
             try:
-                tuner.tune(kernel_tasks(str(model), chosen, shapes, options), trials)
+                tuner.tune(job.tasks, trials)
             except KeyboardInterrupt:
                 interrupted = True
         path = kept.path
     outcomes = sorted(tuner.outcomes, key=lambda o: -o.baseline_ns * o.launches)
     if json:
-        say_json(_as_json(outcomes, str(chosen), seed, path))
+        say_json(_as_json(outcomes, str(chosen), seed, path, job.sizes))
     elif outcomes:
-        _say_outcomes(outcomes, path)
+        _say_outcomes(outcomes, path, job.sizes)
     if interrupted:
         fail("Interrupted. What was found until then is kept.", INTERRUPTED)
 
 
-def _say_outcomes(outcomes: "list[Outcome]", path: Path) -> None:
+def _say_outcomes(outcomes: "list[Outcome]", path: Path, sizes: dict[str, int]) -> None:
     say_table(
         ("kernel", "launches", "default us", "best us", "gain", "trials", "failed", "origin"),
         [
@@ -110,9 +127,14 @@ def _say_outcomes(outcomes: "list[Outcome]", path: Path) -> None:
         ],
         right="launches,default us,best us,gain,trials,failed",
     )
+    if sizes:
+        shown = ", ".join(f"{name}={size}" for name, size in sizes.items())
+        say(f"Measured at {shown}; --size chooses other sizes.")
+    for text in _changes(outcomes):
+        say(text)
     better = sum(bool(o.schedule) for o in outcomes)
     if not better:
-        say("No schedule was found that is better than the default one.")
+        say("No schedule is known that is better than the default one.")
         return
     before, after = _totals(outcomes)
     say(
@@ -121,18 +143,42 @@ def _say_outcomes(outcomes: "list[Outcome]", path: Path) -> None:
     )
 
 
+def _changes(outcomes: "list[Outcome]") -> list[str]:
+    """How the schedules on record compare with what was measured now."""
+    trials = sum(o.trials for o in outcomes)
+    new = sum(bool(o.schedule) and o.record != "confirmed" for o in outcomes)
+    confirmed = sum(o.record == "confirmed" for o in outcomes)
+    forgotten = sum(o.record == "forgotten" for o in outcomes)
+    texts = [
+        f"{trials} trials found a better schedule than was known for {new} kernels."
+        if trials
+        else "Nothing new was tried: the default schedules and those on record were measured."
+    ]
+    if confirmed:
+        texts.append(f"{confirmed} schedules on record are still the best that is known.")
+    if forgotten:
+        texts.append(
+            f"{forgotten} schedules on record were no better than the default ones now; they are "
+            "forgotten."
+        )
+    return texts
+
+
 def _totals(outcomes: "list[Outcome]") -> tuple[float, float]:
     """Nanoseconds of all launches, under the default schedules and under the best ones."""
     before = sum(o.launches * o.baseline_ns for o in outcomes)
     return before, sum(o.launches * o.best_ns for o in outcomes)
 
 
-def _as_json(outcomes: "list[Outcome]", target: str, seed: int, path: Path) -> dict[str, Any]:
+def _as_json(
+    outcomes: "list[Outcome]", target: str, seed: int, path: Path, sizes: dict[str, int]
+) -> dict[str, Any]:
     before, after = _totals(outcomes)
     return {
         "target": target,
         "seed": seed,
         "records": str(path),
+        "sizes": sizes,
         "trials": sum(o.trials for o in outcomes),
         "baseline_nanoseconds": before,
         "best_nanoseconds": after,
@@ -146,6 +192,7 @@ def _as_json(outcomes: "list[Outcome]", target: str, seed: int, path: Path) -> d
                 "best_nanoseconds": o.best_ns,
                 "gain": o.gain,
                 "schedule": o.schedule or None,
+                "record": o.record or None,
                 "trials": o.trials,
                 "failed": o.failed,
             }

@@ -23,8 +23,10 @@ def lucky(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every candidate is measured as twice as fast as the default schedule."""
     original = Measurer.compare
 
-    def compare(self: Measurer, kernel: Any, baseline: Any, candidate: Any, *more: Any) -> Any:
-        found = original(self, kernel, baseline, candidate, 1)
+    def compare(
+        self: Measurer, kernel: Any, baseline: Any, candidate: Any, *more: Any, sizes: Any = None
+    ) -> Any:
+        found = original(self, kernel, baseline, candidate, 1, sizes=sizes)
         ns = found.baseline_nanoseconds
         return found if candidate is baseline else Measurement(ns / 2, ns)
 
@@ -52,7 +54,9 @@ def test_what_tune_finds_is_compiled(
     result = call("tune", DIGITS, "--trials", 3, "--records", "r.sqlite")
     lines = result.stdout.splitlines()
     assert lines[0].split()[:2] == ["kernel", "launches"]
-    assert " 2.00 " in lines[1] and len(lines) == 10
+    assert " 2.00 " in lines[1] and len(lines) == 12
+    assert lines[9] == "Measured at batch=1; --size chooses other sizes."
+    assert lines[10].startswith("3 trials found a better schedule than was known for ")
     assert lines[-1].split()[1:5] == ["of", "8", "kernels", "have"]
     built = ask("compile", DIGITS, "-o", "d.tw", "--records", "r.sqlite")
     templates = [k["template"] for k in built["kernels"]]
@@ -98,6 +102,37 @@ def test_nothing_to_import(call: Any, tmp_path: Path) -> None:
         "Give one of"
         in call("records", "--import", "bad.jsonl", "--export", "x.jsonl", status=2).stderr
     )
+
+
+@pytest.mark.usefixtures("lucky")
+def test_a_second_job_says_what_is_known(call: Any) -> None:
+    """It finds nothing better than what is on record, and does not say that nothing is better."""
+    call("tune", DIGITS, "--trials", 4, "--records", "r.sqlite", "-q")
+    text = call("tune", DIGITS, "--trials", 0, "--records", "r.sqlite", "-q").stdout
+    assert "Nothing new was tried: the default schedules and those on record" in text
+    assert "schedules on record are still the best that is known." in text
+    assert "of 8 kernels have a better schedule" in text
+    assert "No schedule" not in text
+
+
+def test_sizes(ask: Callable[..., Any], call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, int]] = []
+    original = Measurer.compare
+
+    def compare(self: Measurer, *more: Any, sizes: Any = None) -> Any:
+        seen.append(dict(sizes))
+        return original(self, *more, sizes=sizes)
+
+    monkeypatch.setattr(Measurer, "compare", compare)
+    found = ask("tune", DIGITS, "--trials", 0, "--records", "r.sqlite", "--size", "batch=24")
+    assert found["sizes"] == {"batch": 24}
+    assert any(24 in sizes.values() for sizes in seen)
+    for size, message in (
+        ("rows=3", "'rows' is no symbolic dim: the model's are 'batch'."),
+        ("batch=0", "Size 0 of 'batch' is not one to measure at: give one from 1"),
+    ):
+        assert message in call("tune", DIGITS, "--size", size, status=1).stderr
+    assert "is not understood" in call("tune", DIGITS, "--size", "batch", status=2).stderr
 
 
 def test_no_trials(ask: Callable[..., Any]) -> None:
