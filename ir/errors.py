@@ -8,9 +8,7 @@ values that matter, followed by a hint on the way out where there is one:
 
 from collections.abc import Mapping
 
-
-class TilewrightError(Exception):
-    """Base of all errors that the compiler raises on purpose."""
+from tilewright.base_error import TilewrightError as TilewrightError
 
 
 class FrontendError(TilewrightError):

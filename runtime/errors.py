@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The errors of loading and running models, one class for each status of the C runtime.
 
-The runtime stands alone, so these are not the compiler's classes (``tilewright.ir.errors``). Each
-also derives from the built-in exception that a caller would expect.
+The runtime stands alone, so these are not the compiler's classes (``tilewright.ir.errors``); both
+derive from ``TilewrightError``. Each also derives from the built-in exception that a caller would
+expect.
 """
 
+from tilewright.base_error import TilewrightError
 
-class RunError(Exception):
+
+class RunError(TilewrightError):
     """Base of all errors of the runtime."""
 
 
@@ -36,6 +39,10 @@ class OutOfMemoryError(RunError, MemoryError):
 
 class ReadError(RunError, OSError):
     """A file cannot be read."""
+
+
+class WriteError(RunError, OSError):
+    """A file cannot be written."""
 
 
 class ModelError(RunError):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """All errors that Tilewright raises on purpose.
 
-Compiling raises subclasses of :class:`TilewrightError`, loading and running subclasses of
-:class:`RunError`: the runtime stands alone and has a table of its own. ``InputError`` here is the
-one of running.
+All are subclasses of :class:`TilewrightError`; those of loading, saving and running also of
+:class:`RunError`, since the runtime stands alone and has a table of its own. ``InputError`` here is
+the one of running.
 """
 
 from tilewright.ir.errors import (
@@ -34,6 +34,7 @@ from tilewright.runtime.errors import (
     StateError,
     TargetMismatchError,
     UnsupportedError,
+    WriteError,
 )
 
 __all__ = [
@@ -62,4 +63,5 @@ __all__ = [
     "UnsupportedError",
     "UnsupportedOperatorError",
     "VerifyError",
+    "WriteError",
 ]

@@ -4,9 +4,11 @@
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
+
+from tilewright.runtime.errors import RunError, WriteError
 
 
 @contextmanager
@@ -14,7 +16,7 @@ def replacing(path: str | os.PathLike[str], durable: bool = True) -> Iterator[IO
     """A binary stream whose content takes the place of ``path`` when the block ends without error.
 
     ``durable`` waits until the disk has it, for what cannot be made again. It is a temporary file
-    beside ``path``. OSError if it cannot be written; then nothing is left.
+    beside ``path``. WriteError if it cannot be written; then nothing is left.
     """
     target = Path(path)
     temporary = target.with_name(f".{target.name[:100]}.{os.getpid()}.{secrets.token_hex(4)}")
@@ -25,6 +27,13 @@ def replacing(path: str | os.PathLike[str], durable: bool = True) -> Iterator[IO
             if durable:
                 os.fsync(stream.fileno())
         os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, temporary, str(temporary)):
+            if isinstance(error, RunError):
+                raise
+            raise WriteError(
+                f"File '{os.fspath(path)}' cannot be written: {error.strerror or error}."
+            ) from error
         raise

@@ -90,7 +90,7 @@ class CompiledModel:
     def save(self, path: PathLike) -> None:
         """Writes the artifact, a ``.tw`` file; it appears whole or not at all.
 
-        Raises OSError where it cannot be written, ArtifactError if the file that the model was
+        Raises WriteError where it cannot be written, ArtifactError if the file that the model was
         loaded from is another one by now.
         """
         if isinstance(self._artifact, Path):

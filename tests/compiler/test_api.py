@@ -198,10 +198,13 @@ def test_save_of_a_changed_file(pair_file: Path, digits_file: Path, tmp_path: Pa
 
 
 def test_unwritable_output(pair_model: tilewright.CompiledModel, tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No such file"):
-        pair_model.save(tmp_path / "missing" / "x.tw")
+    missing = tmp_path / "missing" / "x.tw"
+    with pytest.raises(errors.WriteError) as caught:
+        pair_model.save(missing)
+    expected = f"File '{missing}' cannot be written: No such file or directory."
+    assert str(caught.value) == expected
     (tmp_path / "folder.tw").mkdir()
-    with pytest.raises(OSError, match="directory"):
+    with pytest.raises(errors.WriteError, match=r"folder.tw' cannot be written: Is a directory"):
         pair_model.save(tmp_path / "folder.tw")
     assert [p.name for p in tmp_path.iterdir()] == ["folder.tw"]
 

@@ -46,7 +46,7 @@ def test_every_name_is_there() -> None:
 def test_every_error_is_there() -> None:
     for name in tilewright.errors.__all__:
         error = getattr(tilewright.errors, name)
-        assert issubclass(error, tilewright.errors.TilewrightError | tilewright.errors.RunError)
+        assert issubclass(error, tilewright.errors.TilewrightError)
 
 
 def test_importing_it_imports_no_other_package() -> None:
