@@ -30,6 +30,10 @@ class UnsupportedOperatorError(FrontendError):
         self.operators = dict(operators or {})
 
 
+class OptionError(TilewrightError, TypeError):
+    """An option of a compilation is unknown, or of the wrong type."""
+
+
 class TypeInferenceError(TilewrightError):
     """The operands or attributes of an op do not fit it."""
 

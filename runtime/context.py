@@ -9,6 +9,7 @@ others the host program asks back for memory.
 """
 
 import ctypes
+import difflib
 from collections.abc import Callable, Mapping
 from ctypes import addressof, c_char, c_int32, c_int64, c_void_p
 from dataclasses import dataclass, field
@@ -181,6 +182,11 @@ class Context:
     def run(self, feeds: Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Array]:
         """Runs the model; see :meth:`tilewright.runtime.model.Model.run`."""
         exports: list[Any] = []  # keeps the arrays' memory where it is
+        if type(feeds) is not dict and not isinstance(feeds, Mapping):
+            raise InputError(
+                f"The inputs are given as a mapping from names to arrays, not as a "
+                f"'{type(feeds).__name__}'."
+            )
         if len(feeds) != len(self._inputs):
             self._check_names(feeds)
         for slot, name, dtype, value, misalignment in self._input_rows:
@@ -277,6 +283,11 @@ class Context:
         names = [slot.name for slot in self._inputs]
         missing = [name for name in names if name not in feeds]
         extra = [name for name in feeds if name not in names]
+        if extra:
+            known = ", ".join(f"'{name}'" for name in names) or "none"
+            near = difflib.get_close_matches(str(extra[0]), missing or names, 1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            raise InputError(f"'{extra[0]}' is no input: the model's inputs are {known}.{hint}")
         if missing:
             listed = ", ".join(f"'{name}'" for name in missing)
             raise InputError(
@@ -284,9 +295,6 @@ class Context:
                 if missing[1:]
                 else f"Input {listed} is missing."
             )
-        if extra:
-            known = ", ".join(f"'{name}'" for name in names) or "none"
-            raise InputError(f"'{extra[0]}' is no input: the model's inputs are {known}.")
 
     def _raise(self, status: int) -> None:
         self._allocated.arrays.clear()

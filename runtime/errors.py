@@ -42,7 +42,10 @@ class ReadError(RunError, OSError):
 
 
 class WriteError(RunError, OSError):
-    """A file cannot be written."""
+    """A file cannot be written; ``errno`` and ``strerror`` say why."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class ModelError(RunError):

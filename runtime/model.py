@@ -175,6 +175,18 @@ class Model:
         )
 
 
+def check_threads(threads: int | None) -> None:
+    """ArgumentError unless this bounds the threads of a run."""
+    if threads is None:
+        return
+    whole = isinstance(threads, int | np.integer) and not isinstance(threads, bool)
+    if not whole or not 1 <= threads <= _MAX_THREADS:
+        raise ArgumentError(
+            f"The number of threads is {threads!r}, but must be an integer from 1 to "
+            f"{_MAX_THREADS}."
+        )
+
+
 def load(
     source: str | os.PathLike[str] | bytes | bytearray | memoryview | mmap,
     threads: int | None = None,
@@ -189,10 +201,7 @@ def load(
     one, TargetMismatchError for one that is for another processor, ReadError for a file that cannot
     be read.
     """
-    if threads is not None and not 1 <= threads <= _MAX_THREADS:
-        raise ArgumentError(
-            f"The number of threads is {threads}, but must be from 1 to {_MAX_THREADS}."
-        )
+    check_threads(threads)
     lib = library.open_library()
     flags = 0 if check_constants else library.SKIP_CONSTANTS_CHECK
     options = library.OpenOptions(ctypes.sizeof(library.OpenOptions), flags)
@@ -216,4 +225,4 @@ def load(
         status = lib.tw_model_open(path, ctypes.byref(options), ctypes.byref(handle))
     library.check(status)
     assert handle.value is not None
-    return Model(handle.value, threads or 0, memory)
+    return Model(handle.value, int(threads or 0), memory)

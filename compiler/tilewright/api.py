@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiling from Python: :func:`compile`, which is ``tilewright.compile``."""
 
+import difflib
 import mmap
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from tilewright.codegen.artifact import write_stream
 from tilewright.driver import Build, CompileOptions, Progress, build
+from tilewright.ir.errors import OptionError, TargetError
 from tilewright.ir.target import Target
 from tilewright.model import CompiledModel, from_memory
+from tilewright.runtime.model import check_threads
 from tilewright.target_choice import choose_target
 
 if TYPE_CHECKING:
@@ -22,7 +26,7 @@ def compile(
     model: "str | os.PathLike[str] | bytes | onnx.ModelProto",
     target: str | Target = "native",
     shapes: Mapping[str, Sequence[int | str]] | None = None,
-    options: CompileOptions | None = None,
+    options: CompileOptions | Mapping[str, Any] | None = None,
     *,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -32,15 +36,40 @@ def compile(
     ``target`` is the processor to compile for, as ``native``, ``x86-64-v3`` or
     ``aarch64+dotprod,cores=4``; a model for another processor can be saved, but not run here.
     ``shapes`` replaces dims of inputs by name: integers fix a dim, texts name it; without it
-    symbolic dims stay symbolic, and one compilation serves all their sizes. ``threads`` bounds the
-    threads of a run. ``progress`` is told a phase's name, how many steps are done, and of how many.
+    symbolic dims stay symbolic, and one compilation serves all their sizes. ``options`` are
+    CompileOptions, or a mapping of its fields. ``threads`` bounds the threads of a run.
+    ``progress`` is told a phase's name, how many steps are done, and of how many.
 
     Raises TilewrightError, with one sentence, if the model cannot be compiled.
     """
+    check_threads(threads)
+    found = _options(options)
+    if not isinstance(target, str | Target):
+        raise TargetError(f"A target is a text such as 'native', not a '{type(target).__name__}'.")
     chosen = choose_target(target) if isinstance(target, str) else target
     source: Any = os.fspath(model) if isinstance(model, os.PathLike) else model
-    built = build(source, chosen, shapes, options or CompileOptions(), progress)
+    built = build(source, chosen, shapes, found, progress)
     return from_memory(in_memory(built), threads, built.report)
+
+
+def _options(given: CompileOptions | Mapping[str, Any] | None) -> CompileOptions:
+    """The options that were given, in any of the accepted forms."""
+    if given is None:
+        return CompileOptions()
+    if isinstance(given, CompileOptions):
+        return given
+    if not isinstance(given, Mapping):
+        raise OptionError(
+            "The options are CompileOptions, or a mapping of its fields, not a "
+            f"'{type(given).__name__}'."
+        )
+    known = [f.name for f in fields(CompileOptions)]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, 1)
+            hint = f"Did you mean '{near[0]}'?" if near else f"There are {', '.join(known)}."
+            raise OptionError(f"'{name}' is no option of a compilation. {hint}")
+    return CompileOptions(**given)
 
 
 def in_memory(built: Build) -> mmap.mmap:

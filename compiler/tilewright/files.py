@@ -33,7 +33,8 @@ def replacing(path: str | os.PathLike[str], durable: bool = True) -> Iterator[IO
         if isinstance(error, OSError) and error.filename in (None, temporary, str(temporary)):
             if isinstance(error, RunError):
                 raise
-            raise WriteError(
-                f"File '{os.fspath(path)}' cannot be written: {error.strerror or error}."
-            ) from error
+            reason = error.strerror or str(error)
+            refusal = WriteError(f"File '{os.fspath(path)}' cannot be written: {reason}.")
+            refusal.errno, refusal.strerror = error.errno, reason
+            raise refusal from error
         raise

@@ -202,7 +202,7 @@ def test_unwritable_output(pair_model: tilewright.CompiledModel, tmp_path: Path)
     with pytest.raises(errors.WriteError) as caught:
         pair_model.save(missing)
     expected = f"File '{missing}' cannot be written: No such file or directory."
-    assert str(caught.value) == expected
+    assert (str(caught.value), caught.value.strerror) == (expected, "No such file or directory")
     (tmp_path / "folder.tw").mkdir()
     with pytest.raises(errors.WriteError, match=r"folder.tw' cannot be written: Is a directory"):
         pair_model.save(tmp_path / "folder.tw")
@@ -281,6 +281,22 @@ def test_what_is_no_model(source: object) -> None:
         tilewright.compile(source)  # type: ignore[arg-type]
 
 
+def test_what_is_accepted_is_said(pair: onnx.ModelProto) -> None:
+    with pytest.raises(errors.FrontendError, match=r"as a path, as bytes .* not as a 'NoneType'"):
+        tilewright.compile(None)  # type: ignore[arg-type]
+    with pytest.raises(errors.TargetError, match="A target is a text"):
+        tilewright.compile(pair, target=3)  # type: ignore[arg-type]
+    with pytest.raises(errors.OptionError, match="or a mapping of its fields, not a 'str'"):
+        tilewright.compile(pair, options="strict")  # type: ignore[arg-type]
+    with pytest.raises(errors.OptionError, match=r"'numeric' is no .* Did you mean 'numerics'\?"):
+        tilewright.compile(pair, options={"numeric": "strict"})
+
+
+def test_options_as_a_mapping(pair: onnx.ModelProto) -> None:
+    model = tilewright.compile(pair, options={"numerics": "strict"})
+    assert model.manifest["numerics"] == "strict"
+
+
 def test_what_is_no_artifact(tmp_path: Path, pair_file: Path) -> None:
     whole = pair_file.read_bytes()
     for content in (b"", b"x" * 500, whole[: len(whole) // 2], whole[:-1], whole + b"x"):
@@ -297,6 +313,8 @@ def test_what_is_no_artifact(tmp_path: Path, pair_file: Path) -> None:
 
 
 BAD_FEEDS = {
+    "renamed": ({"a": np.zeros((2, 4), np.float32), "b_0": np.zeros(1)}, r"'b_0' is no .*'b/0'\?"),
+    "no mapping": (np.zeros((2, 4), np.float32), "from names to arrays, not as a 'ndarray'"),
     "missing": ({"a": np.zeros((2, 4), np.float32)}, "Input 'b/0' is missing"),
     "extra": (feeds(2) | {"c": np.zeros(1)}, "'c' is no input"),
     "dtype": (feeds(2) | {"a": np.zeros((2, 4))}, "Input 'a' is float64"),
@@ -316,10 +334,11 @@ def test_bad_feeds(pair_model: tilewright.CompiledModel, case: str) -> None:
     pair_model.run(feeds(2))  # the model still works
 
 
-@pytest.mark.parametrize("threads", [0, -1, 1000])
-def test_threads_out_of_range(pair_file: Path, threads: int) -> None:
-    with pytest.raises(errors.ArgumentError, match=f"The number of threads is {threads}"):
-        tilewright.load(pair_file, threads=threads)
+@pytest.mark.parametrize("threads", [0, -1, 1000, "2", 1.5, True])
+def test_threads_out_of_range(pair_file: Path, pair: onnx.ModelProto, threads: int) -> None:
+    for make in (tilewright.load, tilewright.compile):
+        with pytest.raises(errors.ArgumentError, match=f"The number of threads is {threads!r}, "):
+            make(pair_file if make is tilewright.load else pair, threads=threads)
 
 
 def test_same_bits_from_many_threads(digits_file: Path, images: np.ndarray) -> None:

@@ -150,7 +150,7 @@ def test_dtypes(make: Make, name: str) -> None:
 
 ERRORS: list[tuple[dict[str, Any], str]] = [
     ({}, "Input 'x' is missing."),
-    ({"y": 1}, "Input 'x' is missing."),
+    ({"y": 1}, "'y' is no input: the model's inputs are 'x'."),
     ({"x": np.zeros(2, F32), "z": 1}, "'z' is no input: the model's inputs are 'x'."),
     ({"x": np.zeros(2)}, "Input 'x' is float64, but the model expects float32."),
     ({"x": np.zeros(2, ">f8")}, "Input 'x' is >f8, but the model expects float32."),
@@ -373,7 +373,7 @@ def test_load_errors(make: Make, tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="NUL"):
         load("a\0b")
     for threads in (0, -1, 257):
-        with pytest.raises(ArgumentError, match="must be from 1 to 256"):
+        with pytest.raises(ArgumentError, match="must be an integer from 1 to 256"):
             load(make(), threads=threads)
 
 

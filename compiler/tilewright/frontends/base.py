@@ -7,6 +7,7 @@ registration, whether a source is theirs.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from tilewright.frontends.names import quoted
@@ -60,6 +61,11 @@ def import_model(source: Any, shapes: Shapes | None = None, format: str | None =
         raise FrontendError(
             f"{quoted(source)} is an artifact: it is compiled already. Load it with "
             "tilewright.load, or 'tilewright run'."
+        )
+    if not isinstance(source, str | Path | bytes):
+        raise FrontendError(
+            "A model is given as a path, as bytes or as an onnx.ModelProto, not as a "
+            f"'{type(source).__name__}'."
         )
     suffixes = sorted(s for f in Frontend.registry.values() for s in f.suffixes)
     shown = quoted(str(source)) if not isinstance(source, bytes) else "The given bytes"
