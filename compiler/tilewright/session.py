@@ -6,9 +6,11 @@ names = [value.name for value in session.get_inputs()]
 results = session.run(None, {names[0]: array})
 """
 
+import difflib
+import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from tilewright.model import CompiledModel, load
@@ -16,6 +18,8 @@ from tilewright.runtime.arrays import Array
 from tilewright.runtime.artifact import MAGIC
 from tilewright.runtime.context import Port
 from tilewright.runtime.errors import ArgumentError, InputError
+
+_logger = logging.getLogger("tilewright")
 
 # ONNX's words for element types where they differ from numpy's.
 _TYPE_WORDS = {
@@ -31,12 +35,62 @@ _TYPE_WORDS = {
 _PROVIDER = "CPUExecutionProvider"
 
 
+# Attributes whose value would make a difference that there is not here.
+_WITHOUT_EFFECT = ("enable_profiling", "optimized_model_filepath")
+
+
 @dataclass
 class SessionOptions:
-    """The options that mean something here; an object of ONNX Runtime's class is accepted too."""
+    """ONNX Runtime's options; an object of its own class is accepted too.
+
+    ``intra_op_num_threads`` bounds the threads of a run; 0 is for what the machine grants. The
+    other attributes are known, so that programs run as they are, and change nothing: a model is
+    always compiled as a whole, and runs one kernel after the other. Setting an attribute that ONNX
+    Runtime does not have either is an ArgumentError.
+    """
 
     intra_op_num_threads: int = 0
     inter_op_num_threads: int = 0
+    graph_optimization_level: Any = 99
+    execution_mode: Any = 0
+    execution_order: Any = 0
+    enable_profiling: bool = False
+    profile_file_prefix: str = "onnxruntime_profile_"
+    optimized_model_filepath: str = ""
+    enable_cpu_mem_arena: bool = True
+    enable_mem_pattern: bool = True
+    enable_mem_reuse: bool = True
+    use_deterministic_compute: bool = False
+    use_per_session_threads: bool = True
+    log_severity_level: int = -1
+    log_verbosity_level: int = 0
+    logid: str = ""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        known = [f.name for f in fields(self)]
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"Did you mean '{near[0]}'?" if near else f"There are {', '.join(known)}."
+            raise ArgumentError(f"Session options have no attribute '{name}'. {hint}")
+        super().__setattr__(name, value)
+
+    def add_session_config_entry(self, key: str, value: str) -> None:
+        """Accepted, and changes nothing: the entries are about ONNX Runtime's own parts."""
+
+
+def _threads(options: Any) -> int | None:
+    """The bound on threads that session options ask for."""
+    if options is None:
+        return None
+    if not hasattr(options, "intra_op_num_threads"):
+        raise ArgumentError(
+            f"The session options are a '{type(options).__name__}', but must be SessionOptions."
+        )
+    for name in _WITHOUT_EFFECT:
+        if getattr(options, name, None):
+            _logger.warning("Session option '%s' has no effect in Tilewright.", name)
+    threads = options.intra_op_num_threads
+    return None if threads == 0 else threads
 
 
 @dataclass(frozen=True)
@@ -89,8 +143,7 @@ class InferenceSession:
             raise ArgumentError(
                 f"The providers are {names}, but the only one here is '{_PROVIDER}'."
             )
-        threads = int(getattr(sess_options, "intra_op_num_threads", 0) or 0)
-        self.model = _open(model, threads or None)
+        self.model = _open(model, _threads(sess_options))
         self._names = [port.name for port in self.model.outputs]
 
     def get_inputs(self) -> list[NodeArg]:

@@ -81,6 +81,32 @@ def test_options_and_providers(pair_file: Path) -> None:
         tilewright.InferenceSession(pair_file, providers=["CUDAExecutionProvider"])
 
 
+def test_the_attributes_are_onnx_runtimes() -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    theirs = onnxruntime.SessionOptions()
+    ours = tilewright.SessionOptions()
+    for name in dir(theirs):
+        if not name.startswith("_") and not callable(getattr(theirs, name)):
+            setattr(ours, name, getattr(theirs, name))
+    ours.add_session_config_entry("session.intra_op.allow_spinning", "0")
+
+
+def test_options_that_are_none(pair_file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    options = tilewright.SessionOptions()
+    with pytest.raises(errors.ArgumentError, match=r"Did you mean 'intra_op_num_threads'\?"):
+        options.intra_op_threads = 2
+    with pytest.raises(errors.ArgumentError, match="are a 'dict', but must be SessionOptions"):
+        tilewright.InferenceSession(pair_file, {"intra_op_num_threads": 1})
+    with pytest.raises(errors.ArgumentError, match="The number of threads is 'two'"):
+        tilewright.InferenceSession(
+            pair_file,
+            tilewright.SessionOptions("two"),  # type: ignore[arg-type]
+        )
+    options.enable_profiling = True
+    tilewright.InferenceSession(pair_file, options)
+    assert "'enable_profiling' has no effect" in caplog.text
+
+
 def test_unknown_output(session: tilewright.InferenceSession) -> None:
     with pytest.raises(errors.InputError, match=r"'sum' is no output: .* 'total', 'part'\."):
         session.run(["sum"], {})
