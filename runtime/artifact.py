@@ -17,7 +17,9 @@ from tilewright.runtime.errors import ArtifactError, ReadError
 MAGIC = b"\x89TW\r\n\x1a\n\x00"
 FORMAT_VERSION = 1
 HEADER_BYTES = 128
+NO_ARTIFACT = "This is not a Tilewright artifact."
 _MAX_MANIFEST_BYTES = 64 << 20
+_ONNX_START = b"\x08"  # the version, with which ONNX's writers begin
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Header:
 def parse_header(data: bytes) -> Header:
     """The header in the first 128 bytes; raises ArtifactError if they are none, or damaged."""
     if len(data) < HEADER_BYTES or data[:8] != MAGIC:
-        raise ArtifactError("This is not a Tilewright artifact.")
+        raise ArtifactError(NO_ARTIFACT)
     fields = struct.unpack_from("<IIQQQQQQQIIII", data, 8)
     if fields[0] != FORMAT_VERSION:
         raise ArtifactError(
@@ -62,11 +64,42 @@ def parse_header(data: bytes) -> Header:
     )
 
 
+def of_file(error: ArtifactError, path: str | os.PathLike[str]) -> ArtifactError:
+    """The error with the name of the file that it is about, and with the way out."""
+    name = os.fsdecode(os.fspath(path))
+    if str(error) != NO_ARTIFACT:
+        return ArtifactError(f"File '{name}' cannot be loaded: {error}")
+    hint = ""
+    if _looks_like_onnx(name):
+        hint = (
+            " It looks like an ONNX model: compile it first, with 'tilewright compile' or "
+            "tilewright.compile."
+        )
+    return ArtifactError(f"File '{name}' is not a Tilewright artifact.{hint}")
+
+
+def _looks_like_onnx(name: str) -> bool:
+    if name.endswith(".onnx"):
+        return True
+    try:
+        with open(name, "rb") as file:
+            return file.read(len(_ONNX_START)) == _ONNX_START
+    except OSError:
+        return False
+
+
 def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The manifest of an artifact as decoded JSON.
 
     Raises ReadError if the file cannot be read, ArtifactError if it is damaged or is no artifact.
     """
+    try:
+        return _read_manifest(path)
+    except ArtifactError as error:
+        raise of_file(error, path) from None
+
+
+def _read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
             header = parse_header(file.read(HEADER_BYTES))

@@ -20,9 +20,10 @@ import numpy as np
 
 from tilewright.runtime import library
 from tilewright.runtime.arrays import Array, address
+from tilewright.runtime.artifact import of_file
 from tilewright.runtime.context import Context, Port
 from tilewright.runtime.dtypes import BY_CODE, DType
-from tilewright.runtime.errors import ArgumentError, InputError
+from tilewright.runtime.errors import ArgumentError, ArtifactError, InputError
 
 _MAX_THREADS = 256
 
@@ -223,6 +224,11 @@ def load(
         if b"\0" in path:
             raise ArgumentError("The path holds a NUL character.")
         status = lib.tw_model_open(path, ctypes.byref(options), ctypes.byref(handle))
-    library.check(status)
+    try:
+        library.check(status)
+    except ArtifactError as error:
+        if not isinstance(source, str | os.PathLike):
+            raise
+        raise of_file(error, source) from None
     assert handle.value is not None
     return Model(handle.value, int(threads or 0), memory)

@@ -281,6 +281,18 @@ def test_what_is_no_model(source: object) -> None:
         tilewright.compile(source)  # type: ignore[arg-type]
 
 
+def test_a_model_that_is_not_compiled_yet(tmp_path: Path, pair: onnx.ModelProto) -> None:
+    for name, hint in (("x.onnx", True), ("x.tw", True), ("y.tw", False)):
+        path = tmp_path / name
+        path.write_bytes(pair.SerializeToString() if hint else b"text")
+        for read in (tilewright.load, tilewright.model.read_manifest):
+            with pytest.raises(errors.ArtifactError) as caught:
+                read(path)
+            text = str(caught.value)
+            assert text.startswith(f"File '{path}' is not a Tilewright artifact.")
+            assert ("compile it first" in text) == hint
+
+
 def test_what_is_accepted_is_said(pair: onnx.ModelProto) -> None:
     with pytest.raises(errors.FrontendError, match=r"as a path, as bytes .* not as a 'NoneType'"):
         tilewright.compile(None)  # type: ignore[arg-type]

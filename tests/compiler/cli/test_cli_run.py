@@ -177,8 +177,8 @@ def test_bad_artifacts(call: Any, pair_file: Path, foreign_file: Path, tmp_path:
     }.items():
         (tmp_path / f"{name}.tw").write_bytes(content)
     cases = {
-        "empty.tw": "This is not a Tilewright artifact.",
-        "random.tw": "This is not a Tilewright artifact.",
+        "empty.tw": ".tw' is not a Tilewright artifact.",
+        "random.tw": ".tw' is not a Tilewright artifact.",
         "truncated.tw": "it is incomplete.",
         "flipped.tw": "is damaged",
         "missing.tw": "there is no such file.",
