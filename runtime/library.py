@@ -10,7 +10,7 @@ from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_int32, c_int64, c_
 from functools import cache
 from pathlib import Path
 
-from tilewright.runtime.errors import LibraryError, from_status
+from tilewright.runtime.errors import ArgumentError, LibraryError, from_status
 
 VERSION = 100  # TW_VERSION of the header that these declarations follow
 
@@ -137,6 +137,10 @@ def default_threads() -> int:
     """How many threads a run uses unless told otherwise.
 
     ``TILEWRIGHT_NUM_THREADS`` if set, else ``OMP_NUM_THREADS``, else the processors that the
-    affinity and a container's quota grant.
+    affinity and a container's quota grant. ArgumentError if the first is no number from 1 on.
     """
-    return int(open_library().tw_default_threads())
+    library = open_library()
+    threads = int(library.tw_default_threads())
+    if not threads:
+        raise ArgumentError((library.tw_last_error() or b"").decode("utf-8", "replace"))
+    return threads

@@ -203,6 +203,8 @@ def load(
     be read.
     """
     check_threads(threads)
+    if threads is None:
+        library.default_threads()  # a wrong environment fails now, and not at the first run
     lib = library.open_library()
     flags = 0 if check_constants else library.SKIP_CONSTANTS_CHECK
     options = library.OpenOptions(ctypes.sizeof(library.OpenOptions), flags)

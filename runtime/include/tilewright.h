@@ -174,7 +174,9 @@ TW_API tw_status tw_context_run(tw_context *context, const tw_value *inputs, int
 /* ---- Everything else ---- */
 
 TW_API int32_t tw_version(void);          /* TW_VERSION of the library that was loaded */
-TW_API int32_t tw_default_threads(void);  /* what threads = 0 means in this process */
+/* What threads = 0 means in this process: TILEWRIGHT_NUM_THREADS, else OMP_NUM_THREADS, else the
+   processors that are granted. 0 if the first is set to what is no number from 1 on: a failure. */
+TW_API int32_t tw_default_threads(void);
 /* The message of the calling thread's last failed call; never NULL. */
 TW_API const char *tw_last_error(void);
 

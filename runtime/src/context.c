@@ -6,20 +6,32 @@
 
 _Alignas(64) char tw_nothing[64];
 
-/* The integer that an environment variable begins with; 0 if there is none from 1 on. */
-static int64_t environment_threads(const char *name) {
-  const char *at = tw_os_environment(name);
+/* The integer that a text begins with, but TW_MAX_THREADS at most; `*end` is set to what follows. */
+static int64_t read_integer(const char *at, const char **end) {
   int64_t value = 0;
-  if (!at) return 0;
   while (*at == ' ') at++;
-  for (; *at >= '0' && *at <= '9' && value <= TW_MAX_THREADS; at++)
-    value = value * 10 + (*at - '0');
+  for (; *at >= '0' && *at <= '9'; at++)
+    if (value < TW_MAX_THREADS) value = value * 10 + (*at - '0');
+  *end = at;
   return value < TW_MAX_THREADS ? value : TW_MAX_THREADS;
 }
 
 int32_t tw_default_threads(void) {
-  int64_t threads = environment_threads("TILEWRIGHT_NUM_THREADS");
-  if (!threads) threads = environment_threads("OMP_NUM_THREADS");
+  static const char name[] = "TILEWRIGHT_NUM_THREADS";
+  const char *text = tw_os_environment(name), *end;
+  int64_t threads = 0;
+  if (text && *text) {
+    threads = read_integer(text, &end);
+    while (*end == ' ') end++;
+    if (*end || !threads) {
+      tw_fail(TW_ERROR_ARGUMENT,
+              "The environment variable %s is %q, but must be an integer from 1 on.", name, text);
+      return 0;
+    }
+    return (int32_t)threads;
+  }
+  text = tw_os_environment("OMP_NUM_THREADS"); /* may be a list; its first number counts */
+  if (text) threads = read_integer(text, &end);
   if (!threads) threads = tw_os_processors();
   return threads < TW_MAX_THREADS ? (int32_t)threads : TW_MAX_THREADS;
 }
@@ -67,14 +79,16 @@ tw_status tw_context_create(tw_model *model, const tw_context_options *options,
   if (options && (options->threads < 0 || options->threads > TW_MAX_THREADS))
     return tw_fail(TW_ERROR_ARGUMENT, "The number of threads is %d, but must be from 0 to %d.",
                    options->threads, (int64_t)TW_MAX_THREADS);
+  int threads = options ? (int)options->threads : 0;
+  if (!threads) threads = tw_default_threads();
+  if (!threads) return TW_ERROR_ARGUMENT; /* the sentence is there */
   tw_context *context = tw_os_allocate(sizeof *context);
   if (!context) return tw_fail(TW_ERROR_MEMORY, "Out of memory while a context is made.");
   memset(context, 0, sizeof *context);
   tw_model_retain(model);
   context->model = model;
   if (options) context->options = *options;
-  context->threads = (int)context->options.threads;
-  if (!context->threads) context->threads = tw_default_threads();
+  context->threads = threads;
   context->services = (tw_services){sizeof(tw_services), !context->options.profile,
                                     tw_service_launch,   tw_service_arena,
                                     tw_service_workspace, tw_service_output,

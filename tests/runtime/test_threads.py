@@ -5,11 +5,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tilewright.runtime import dtypes, errors
+from tilewright.runtime import default_threads, dtypes, errors, load
 
 INCLUDE = Path(__file__).parent.parent.parent / "runtime/include"
 PRINT = "from tilewright.runtime import default_threads; print(default_threads())"
@@ -33,13 +35,25 @@ def threads_with(prepare: str = "", **variables: str) -> int:
         ({"OMP_NUM_THREADS": "5"}, 5),
         ({"OMP_NUM_THREADS": "5,2"}, 5),
         ({"TILEWRIGHT_NUM_THREADS": "2", "OMP_NUM_THREADS": "5"}, 2),
-        ({"TILEWRIGHT_NUM_THREADS": "0", "OMP_NUM_THREADS": "5"}, 5),
-        ({"TILEWRIGHT_NUM_THREADS": "many", "OMP_NUM_THREADS": "7"}, 7),
+        ({"TILEWRIGHT_NUM_THREADS": " 3 ", "OMP_NUM_THREADS": "5"}, 3),
+        ({"TILEWRIGHT_NUM_THREADS": "", "OMP_NUM_THREADS": "5"}, 5),
         ({"TILEWRIGHT_NUM_THREADS": "99999999999999999999"}, 256),
     ],
 )
 def test_environment(variables: dict[str, str], expected: int) -> None:
     assert threads_with(**variables) == expected
+
+
+@pytest.mark.parametrize("text", ["abc", "0", "4abc", "-1", "2,1", " ", "1.5"])
+def test_a_wrong_environment_is_an_error(
+    make: Callable[..., bytes], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_NUM_THREADS", text)
+    message = f"The environment variable TILEWRIGHT_NUM_THREADS is '{text}', but must be"
+    for fails in (default_threads, lambda: load(make())):
+        with pytest.raises(errors.ArgumentError, match=message):
+            fails()
+    assert load(make(), threads=1)(np.ones(3, np.float32)).sum() == 3  # it is not asked
 
 
 def test_affinity() -> None:
