@@ -428,3 +428,17 @@ def test_every_element_type(code: int, raw: bool) -> None:
     y = imported(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)]), {})["y"]
     assert y.dtype == dtype
     np.testing.assert_array_equal(y, array)
+
+
+def test_strings_are_refused() -> None:
+    """At import, not when a model that was compiled is run."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        words (string[n] text, float[n] x) => (string[n] same, float[n] y) {
+          same = Identity(text)
+          y = Neg(x)
+        }"""
+    )
+    with pytest.raises(UnsupportedOperatorError, match=r"strings, .* the values 'text'") as caught:
+        import_model(model)
+    assert list(caught.value.operators) == ["tensor(string)"]

@@ -34,7 +34,7 @@ from tilewright.frontends.onnx.shapes import Unknown
 from tilewright.frontends.onnx.symbols import Symbols, expected_size
 from tilewright.frontends.onnx.tensors import dtype_of, sparse_to_array, to_array
 from tilewright.frontends.onnx.weights import Bytes
-from tilewright.ir.dtypes import DType, from_numpy
+from tilewright.ir.dtypes import STRING, DType, from_numpy
 from tilewright.ir.errors import (
     FrontendError,
     ShapesError,
@@ -77,6 +77,7 @@ class Importer:
         module.output_names = [o.name for o in graph.output]
         if len(set(module.output_names)) != len(module.output_names):
             raise FrontendError("Two graph outputs have one name. Export the model again.")
+        _refuse_strings(module)
         module.files = self.loaded.external.files
         module.symbols = dict(self.symbols.table)
         module.metadata = {p.key: p.value for p in self.loaded.proto.metadata_props}
@@ -389,6 +390,20 @@ class Importer:
         if operand.array is None:
             self.known(operand)
         return operand.array
+
+
+def _refuse_strings(module: Module) -> None:
+    """UnsupportedOperatorError if values of a graph hold strings: no target has them."""
+    named = list(zip(module.graph.inputs, module.input_names))
+    named += [(v, v.name) for node in module.graph.nodes for v in node.results]
+    found = list(dict.fromkeys(name for v, name in named if v.type.dtype is STRING))
+    if found:
+        more = f" and {len(found) - 10} more" if len(found) > 10 else ""
+        raise UnsupportedOperatorError(
+            "The model uses strings, which are not supported: the values "
+            f"{', '.join(map(quoted, found[:10]))}{more}. Encode them as integers beforehand.",
+            {"tensor(string)": len(found)},
+        )
 
 
 def _as_operands(results: object) -> list[Operand | None]:
