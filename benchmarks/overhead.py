@@ -25,8 +25,8 @@ from tilewright import runtime
 from tilewright.driver import CompileOptions, Report, build_module
 from tilewright.ir.dtypes import F32
 from tilewright.ir.graph import Builder, ConstantStore, Graph, Module, Value
-from tilewright.ir.ops import Abs
 from tilewright.ir.ops.group import Group
+from tilewright.ir.ops.unary import Abs
 from tilewright.ir.target import parse_target
 from tilewright.ir.types import tensor
 

@@ -9,7 +9,6 @@ the op infers.
 
 import difflib
 import importlib
-import pkgutil
 import typing
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
@@ -227,13 +226,15 @@ def _mentions_expr(annotation: Any) -> bool:
     return any(_mentions_expr(a) for a in typing.get_args(annotation))
 
 
+def registered_ops() -> dict[str, type[Op]]:
+    """All ops by name, those of every file of ``tilewright.ir.ops`` among them."""
+    importlib.import_module("tilewright.ir.ops")
+    return Op.registry
+
+
 def op_class(name: str) -> type[Op] | None:
     """The op of that name, from any file of ``tilewright.ir.ops``; None if there is none."""
-    if name not in Op.registry:
-        package = importlib.import_module("tilewright.ir.ops")
-        for entry in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{package.__name__}.{entry.name}")
-    return Op.registry.get(name)
+    return Op.registry.get(name) or registered_ops().get(name)
 
 
 def parse_module(text: str, constants: ConstantStore | None = None) -> Module:

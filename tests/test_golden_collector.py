@@ -10,7 +10,7 @@ import pytest
 from golden_collector import GoldenCase, GoldenFile, GoldenMismatch, run_case
 
 from tilewright.ir.graph import Builder, Constant, Module
-from tilewright.ir.ops import Exp
+from tilewright.ir.ops.unary import Exp
 from tilewright.passes.manager import Pass, PassContext
 
 MODULE = """module {

@@ -13,22 +13,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tilewright.ir.ops  # noqa: F401
 from tilewright.ir.constant_file import load_constants, save_constants
 from tilewright.ir.dtypes import ALL, BF16, F32, I64, STRING, DType
 from tilewright.ir.errors import ParseError
 from tilewright.ir.expr import Expr, Symbol, free_variables, index
 from tilewright.ir.graph import Builder, ConstantRef, ConstantStore, Graph, Module, Value
-from tilewright.ir.graph_parser import equal_graphs, parse_module
+from tilewright.ir.graph_parser import equal_graphs, parse_module, registered_ops
 from tilewright.ir.graph_printer import attribute_text
 from tilewright.ir.layout import Layout
 from tilewright.ir.op import Array, Op, Sample
-from tilewright.ir.ops import Add, Reshape
+from tilewright.ir.ops.binary import Add
+from tilewright.ir.ops.reshape import Reshape
 from tilewright.ir.simplify import floordiv
 from tilewright.ir.types import TensorType, tensor
 from tilewright.ir.verify_graph import verify_module
 
-OPS = sorted(name for name, cls in Op.registry.items() if any(True for _ in cls.samples()))
+OPS = sorted(name for name, cls in registered_ops().items() if any(True for _ in cls.samples()))
 
 
 def module_of(sample: Sample) -> Module:

@@ -3,8 +3,9 @@
 
 from tilewright.ir.dtypes import F32
 from tilewright.ir.graph import Builder, Graph, Module, Value
-from tilewright.ir.ops import Concat, Neg, ReduceSum, Sin
-from tilewright.ir.ops.concat import MOST
+from tilewright.ir.ops.concat import MOST, Concat
+from tilewright.ir.ops.reduce import ReduceSum
+from tilewright.ir.ops.unary import Neg, Sin
 from tilewright.ir.types import tensor
 from tilewright.passes.manager import parse_pipeline, run_passes
 

@@ -7,7 +7,11 @@ from tilewright.ir.expr import ONE, ZERO, Symbol, index
 from tilewright.ir.graph import Builder, Graph, Module, Value
 from tilewright.ir.loop import HostProgram, Launch, Output, Place, Require, walk
 from tilewright.ir.loop_parser import parse_host
-from tilewright.ir.ops import Add, Exp, Matmul, MaxPool, Neg, Reshape
+from tilewright.ir.ops.binary import Add
+from tilewright.ir.ops.matmul import Matmul
+from tilewright.ir.ops.pool import MaxPool
+from tilewright.ir.ops.reshape import Reshape
+from tilewright.ir.ops.unary import Exp, Neg
 from tilewright.ir.types import TensorType, tensor
 from tilewright.ir.verify_loop import verify_host
 from tilewright.passes.host import Host, LaunchSpec, build_host

@@ -13,31 +13,20 @@ from tilewright.ir.dtypes import F32
 from tilewright.ir.expr import Expr, Symbol, index
 from tilewright.ir.graph import Builder, Constant, Graph, Module, Value
 from tilewright.ir.interpreter.graphs import interpret_graph
-from tilewright.ir.ops import (
-    Add,
-    AvgPool,
-    BroadcastTo,
-    Concat,
-    Conv,
-    Exp,
-    Gather,
-    LayerNorm,
-    Matmul,
-    Maximum,
-    MaxPool,
-    Mul,
-    Neg,
-    ReduceMax,
-    ReduceMean,
-    ReduceSum,
-    Reshape,
-    Sigmoid,
-    Slice,
-    Softmax,
-    Sub,
-    Tanh,
-    Transpose,
-)
+from tilewright.ir.ops.binary import Add, Maximum, Mul, Sub
+from tilewright.ir.ops.broadcast_to import BroadcastTo
+from tilewright.ir.ops.concat import Concat
+from tilewright.ir.ops.conv import Conv
+from tilewright.ir.ops.gather import Gather
+from tilewright.ir.ops.layer_norm import LayerNorm
+from tilewright.ir.ops.matmul import Matmul
+from tilewright.ir.ops.pool import AvgPool, MaxPool
+from tilewright.ir.ops.reduce import ReduceMax, ReduceMean, ReduceSum
+from tilewright.ir.ops.reshape import Reshape
+from tilewright.ir.ops.slice import Slice
+from tilewright.ir.ops.softmax import Softmax
+from tilewright.ir.ops.transpose import Transpose
+from tilewright.ir.ops.unary import Exp, Neg, Sigmoid, Tanh
 from tilewright.ir.rewrite import evaluate
 from tilewright.ir.target import parse_target
 from tilewright.ir.types import tensor

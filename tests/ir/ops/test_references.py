@@ -14,36 +14,24 @@ from onnx import TensorProto, helper
 from tilewright.ir.dtypes import F32, I64
 from tilewright.ir.expr import index
 from tilewright.ir.op import Array, Op
-from tilewright.ir.ops import (
-    Argmax,
-    Argmin,
-    AvgPool,
-    BatchNorm,
-    Cast,
-    Conv,
-    ConvTranspose,
-    Cumsum,
-    Div,
-    Einsum,
-    Gather,
-    GatherElements,
-    GatherNd,
-    GroupNorm,
-    InstanceNorm,
-    LayerNorm,
-    LogSoftmax,
-    MaxPool,
-    Mod,
-    Pad,
-    Pow,
-    ReduceMean,
-    ReduceProd,
-    Resize,
-    Round,
-    ScatterElements,
-    ScatterNd,
-    Softmax,
-)
+from tilewright.ir.ops.arg_reduce import Argmax, Argmin
+from tilewright.ir.ops.binary import Div, Mod, Pow
+from tilewright.ir.ops.cast import Cast
+from tilewright.ir.ops.channel_norm import BatchNorm, GroupNorm, InstanceNorm
+from tilewright.ir.ops.conv import Conv
+from tilewright.ir.ops.conv_transpose import ConvTranspose
+from tilewright.ir.ops.cumsum import Cumsum
+from tilewright.ir.ops.einsum import Einsum
+from tilewright.ir.ops.gather import Gather, GatherElements
+from tilewright.ir.ops.gather_nd import GatherNd
+from tilewright.ir.ops.layer_norm import LayerNorm
+from tilewright.ir.ops.pad import Pad
+from tilewright.ir.ops.pool import AvgPool, MaxPool
+from tilewright.ir.ops.reduce import ReduceMean, ReduceProd
+from tilewright.ir.ops.resize import Resize
+from tilewright.ir.ops.scatter import ScatterElements, ScatterNd
+from tilewright.ir.ops.softmax import LogSoftmax, Softmax
+from tilewright.ir.ops.unary import Round
 from tilewright.ir.types import tensor
 
 

@@ -13,7 +13,9 @@ from tilewright.ir.expr import Symbol, Var, index
 from tilewright.ir.graph import Builder, Graph, Module, Node, Value, clone_graph
 from tilewright.ir.layout import Layout
 from tilewright.ir.op import Op
-from tilewright.ir.ops import Add, Exp, Reshape
+from tilewright.ir.ops.binary import Add
+from tilewright.ir.ops.reshape import Reshape
+from tilewright.ir.ops.unary import Exp
 from tilewright.ir.types import TensorType, tensor
 from tilewright.ir.verify_graph import verify_graph, verify_module
 

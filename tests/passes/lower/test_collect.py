@@ -8,7 +8,10 @@ from computations import Region
 from tilewright.ir.dtypes import F32, I64
 from tilewright.ir.errors import PassError
 from tilewright.ir.interpreter.loops import interpret_kernel
-from tilewright.ir.ops import Add, Exp, Exp2, Mul, ScatterElements, Softmax
+from tilewright.ir.ops.binary import Add, Mul
+from tilewright.ir.ops.scatter import ScatterElements
+from tilewright.ir.ops.softmax import Softmax
+from tilewright.ir.ops.unary import Exp, Exp2
 from tilewright.ir.types import tensor
 from tilewright.ir.verify_loop import verify_kernel
 from tilewright.passes.lower.collect import Computation, collect

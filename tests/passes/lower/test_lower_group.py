@@ -7,7 +7,12 @@ from computations import Region
 from tilewright.ir.dtypes import F32, I64
 from tilewright.ir.expr import Symbol
 from tilewright.ir.graph import Builder, ConstantStore, Graph, Value
-from tilewright.ir.ops import Add, Cumsum, Exp, Matmul, Mul, Neg, ScatterElements, Transpose
+from tilewright.ir.ops.binary import Add, Mul
+from tilewright.ir.ops.cumsum import Cumsum
+from tilewright.ir.ops.matmul import Matmul
+from tilewright.ir.ops.scatter import ScatterElements
+from tilewright.ir.ops.transpose import Transpose
+from tilewright.ir.ops.unary import Exp, Neg
 from tilewright.ir.rewrite import evaluate
 from tilewright.ir.types import tensor
 from tilewright.passes.lower.kernel import lower_group

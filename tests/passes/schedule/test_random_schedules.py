@@ -18,23 +18,17 @@ from tilewright.ir.interpreter.loops import interpret_kernel, logical_shape
 from tilewright.ir.layout import Layout, channels_last
 from tilewright.ir.layout_data import pack, unpack
 from tilewright.ir.op import Op
-from tilewright.ir.ops import (
-    Add,
-    AvgPool,
-    Concat,
-    Conv,
-    Exp,
-    GatherNd,
-    LayerNorm,
-    Matmul,
-    MaxPool,
-    Mul,
-    ReduceMax,
-    ReduceMean,
-    RmsNorm,
-    Softmax,
-    Transpose,
-)
+from tilewright.ir.ops.binary import Add, Mul
+from tilewright.ir.ops.concat import Concat
+from tilewright.ir.ops.conv import Conv
+from tilewright.ir.ops.gather_nd import GatherNd
+from tilewright.ir.ops.layer_norm import LayerNorm, RmsNorm
+from tilewright.ir.ops.matmul import Matmul
+from tilewright.ir.ops.pool import AvgPool, MaxPool
+from tilewright.ir.ops.reduce import ReduceMax, ReduceMean
+from tilewright.ir.ops.softmax import Softmax
+from tilewright.ir.ops.transpose import Transpose
+from tilewright.ir.ops.unary import Exp
 from tilewright.ir.rewrite import evaluate
 from tilewright.ir.target import parse_target
 from tilewright.ir.types import TensorType, tensor

@@ -12,18 +12,15 @@ from tilewright.ir.graph import Builder, ConstantStore, Graph, Node, Value
 from tilewright.ir.interpreter.loops import interpret_kernel
 from tilewright.ir.layout import Layout, channels_last
 from tilewright.ir.op import Op
-from tilewright.ir.ops import (
-    Add,
-    AvgPool,
-    Concat,
-    Conv,
-    LayerNorm,
-    Matmul,
-    MaxPool,
-    ReduceMean,
-    Resize,
-    Softmax,
-)
+from tilewright.ir.ops.binary import Add
+from tilewright.ir.ops.concat import Concat
+from tilewright.ir.ops.conv import Conv
+from tilewright.ir.ops.layer_norm import LayerNorm
+from tilewright.ir.ops.matmul import Matmul
+from tilewright.ir.ops.pool import AvgPool, MaxPool
+from tilewright.ir.ops.reduce import ReduceMean
+from tilewright.ir.ops.resize import Resize
+from tilewright.ir.ops.softmax import Softmax
 from tilewright.ir.rewrite import evaluate
 from tilewright.ir.target import parse_target
 from tilewright.ir.types import TensorType, tensor

@@ -13,7 +13,13 @@ from tilewright.frontends.onnx.shapes import size_of
 from tilewright.ir.dtypes import I64, DType
 from tilewright.ir.expr import ONE, ZERO, Expr, Operand, index
 from tilewright.ir.graph import Value
-from tilewright.ir.ops import BroadcastTo, Cast, Iota, Pad, Reshape, Slice, Transpose
+from tilewright.ir.ops.broadcast_to import BroadcastTo
+from tilewright.ir.ops.cast import Cast
+from tilewright.ir.ops.iota import Iota
+from tilewright.ir.ops.pad import Pad
+from tilewright.ir.ops.reshape import Reshape
+from tilewright.ir.ops.slice import Slice
+from tilewright.ir.ops.transpose import Transpose
 from tilewright.ir.types import TensorType
 
 

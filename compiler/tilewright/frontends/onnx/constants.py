@@ -18,7 +18,10 @@ from tilewright.ir.dtypes import I64
 from tilewright.ir.expr import Const, Expr, index
 from tilewright.ir.graph import Builder, Constant, ConstantStore, Node, Value
 from tilewright.ir.op import Array
-from tilewright.ir.ops import Cast, DimValues, Div, Reshape
+from tilewright.ir.ops.binary import Div
+from tilewright.ir.ops.cast import Cast
+from tilewright.ir.ops.dim_values import DimValues
+from tilewright.ir.ops.reshape import Reshape
 
 
 def materialised(operand: Operand, builder: Builder) -> Value:

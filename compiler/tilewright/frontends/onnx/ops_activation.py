@@ -12,25 +12,10 @@ from tilewright.frontends.onnx.context import NodeContext
 from tilewright.frontends.onnx.registry import handler
 from tilewright.ir.graph import Value
 from tilewright.ir.op import Op
-from tilewright.ir.ops import (
-    Abs,
-    Add,
-    Div,
-    Erf,
-    Exp,
-    Expm1,
-    Greater,
-    Less,
-    Log1p,
-    Maximum,
-    Minimum,
-    Mul,
-    Neg,
-    Sigmoid,
-    Sub,
-    Tanh,
-    Where,
-)
+from tilewright.ir.ops.binary import Add, Div, Maximum, Minimum, Mul, Sub
+from tilewright.ir.ops.comparison import Greater, Less
+from tilewright.ir.ops.unary import Abs, Erf, Exp, Expm1, Log1p, Neg, Sigmoid, Tanh
+from tilewright.ir.ops.where import Where
 
 
 class _Terms:

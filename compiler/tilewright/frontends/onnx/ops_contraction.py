@@ -15,7 +15,11 @@ from tilewright.frontends.onnx.windows import (
 )
 from tilewright.ir.expr import Const, Expr, index
 from tilewright.ir.graph import Value
-from tilewright.ir.ops import Add, Conv, ConvTranspose, Einsum, Matmul, Mul
+from tilewright.ir.ops.binary import Add, Mul
+from tilewright.ir.ops.conv import Conv
+from tilewright.ir.ops.conv_transpose import ConvTranspose
+from tilewright.ir.ops.einsum import Einsum
+from tilewright.ir.ops.matmul import Matmul
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

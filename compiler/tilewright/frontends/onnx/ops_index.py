@@ -10,7 +10,9 @@ from tilewright.frontends.onnx.context import NodeContext
 from tilewright.frontends.onnx.registry import handler
 from tilewright.ir.dtypes import I64
 from tilewright.ir.graph import Value
-from tilewright.ir.ops import Gather, GatherElements, GatherNd, ScatterElements, ScatterNd
+from tilewright.ir.ops.gather import Gather, GatherElements
+from tilewright.ir.ops.gather_nd import GatherNd
+from tilewright.ir.ops.scatter import ScatterElements, ScatterNd
 
 Reduction = Literal["none", "add", "mul", "min", "max"]
 _REDUCTIONS: tuple[Reduction, ...] = ("none", "add", "mul", "min", "max")

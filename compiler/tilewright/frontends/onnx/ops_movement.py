@@ -12,7 +12,9 @@ from tilewright.frontends.onnx.registry import handler
 from tilewright.ir import bounds, simplify
 from tilewright.ir.expr import ONE, ZERO, Const, Expr, index, mul, sub
 from tilewright.ir.graph import Value
-from tilewright.ir.ops import Concat, Pad, Slice
+from tilewright.ir.ops.concat import Concat
+from tilewright.ir.ops.pad import Pad
+from tilewright.ir.ops.slice import Slice
 
 Element = int | Expr
 PadMode = Literal["constant", "edge", "reflect", "wrap"]

@@ -11,25 +11,15 @@ from tilewright.frontends.onnx.registry import handler
 from tilewright.ir.dtypes import F32
 from tilewright.ir.expr import index
 from tilewright.ir.graph import Value
-from tilewright.ir.ops import (
-    Add,
-    Argmax,
-    AvgPool,
-    BatchNorm,
-    Div,
-    Equal,
-    GroupNorm,
-    InstanceNorm,
-    LayerNorm,
-    LogSoftmax,
-    Mul,
-    Pow,
-    ReduceMean,
-    RmsNorm,
-    Rsqrt,
-    Softmax,
-    Sub,
-)
+from tilewright.ir.ops.arg_reduce import Argmax
+from tilewright.ir.ops.binary import Add, Div, Mul, Pow, Sub
+from tilewright.ir.ops.channel_norm import BatchNorm, GroupNorm, InstanceNorm
+from tilewright.ir.ops.comparison import Equal
+from tilewright.ir.ops.layer_norm import LayerNorm, RmsNorm
+from tilewright.ir.ops.pool import AvgPool
+from tilewright.ir.ops.reduce import ReduceMean
+from tilewright.ir.ops.softmax import LogSoftmax, Softmax
+from tilewright.ir.ops.unary import Rsqrt
 
 
 @handler("BatchNormalization")

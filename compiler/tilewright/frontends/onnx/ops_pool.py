@@ -10,18 +10,10 @@ from tilewright.frontends.onnx.registry import handler
 from tilewright.frontends.onnx.windows import WindowAttributes, read_windows, with_pads
 from tilewright.ir.expr import Const
 from tilewright.ir.graph import Value
-from tilewright.ir.ops import (
-    Abs,
-    AvgPool,
-    Div,
-    MaxPool,
-    Mul,
-    Pow,
-    ReduceMax,
-    ReduceMean,
-    ReduceSum,
-    Sqrt,
-)
+from tilewright.ir.ops.binary import Div, Mul, Pow
+from tilewright.ir.ops.pool import AvgPool, MaxPool
+from tilewright.ir.ops.reduce import ReduceMax, ReduceMean, ReduceSum
+from tilewright.ir.ops.unary import Abs, Sqrt
 
 
 def _windows(ctx: NodeContext) -> WindowAttributes:

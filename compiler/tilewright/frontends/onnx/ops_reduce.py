@@ -9,28 +9,14 @@ from tilewright.frontends.onnx.registry import handler
 from tilewright.frontends.onnx.shapes import size_of
 from tilewright.ir.dtypes import BOOL, F64, U8
 from tilewright.ir.graph import Value
-from tilewright.ir.ops import (
-    Abs,
-    Add,
-    Argmax,
-    Argmin,
-    Cumsum,
-    DimValues,
-    Div,
-    Equal,
-    Exp,
-    Isinf,
-    Log,
-    Mul,
-    ReduceMax,
-    ReduceMean,
-    ReduceMin,
-    ReduceProd,
-    ReduceSum,
-    Sqrt,
-    Sub,
-    Where,
-)
+from tilewright.ir.ops.arg_reduce import Argmax, Argmin
+from tilewright.ir.ops.binary import Add, Div, Mul, Sub
+from tilewright.ir.ops.comparison import Equal
+from tilewright.ir.ops.cumsum import Cumsum
+from tilewright.ir.ops.dim_values import DimValues
+from tilewright.ir.ops.reduce import ReduceMax, ReduceMean, ReduceMin, ReduceProd, ReduceSum
+from tilewright.ir.ops.unary import Abs, Exp, Isinf, Log, Sqrt
+from tilewright.ir.ops.where import Where
 
 Reducer = Callable[[NodeContext, Value, tuple[int, ...], bool], Value]
 

@@ -13,8 +13,7 @@ from tilewright.frontends.onnx.shapes import Ratio
 from tilewright.ir import simplify
 from tilewright.ir.expr import Const, Expr, index, mul
 from tilewright.ir.graph import Value
-from tilewright.ir.ops import Resize
-from tilewright.ir.ops.resize import COORDINATES, MODES, ROUNDINGS, simplest_fraction
+from tilewright.ir.ops.resize import COORDINATES, MODES, ROUNDINGS, Resize, simplest_fraction
 
 _POLICIES = ("stretch", "not_larger", "not_smaller")
 _LARGEST_SCALE = 1 << 16

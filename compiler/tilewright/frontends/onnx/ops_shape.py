@@ -17,7 +17,10 @@ from tilewright.ir.dtypes import I64
 from tilewright.ir.expr import Const, Expr, index, sub
 from tilewright.ir.graph import Value
 from tilewright.ir.op import Array
-from tilewright.ir.ops import Add, DimValues, Equal, GreaterEqual, Less, LessEqual, Mul, Sub, Where
+from tilewright.ir.ops.binary import Add, Mul, Sub
+from tilewright.ir.ops.comparison import Equal, GreaterEqual, Less, LessEqual
+from tilewright.ir.ops.dim_values import DimValues
+from tilewright.ir.ops.where import Where
 
 
 @handler("Constant")

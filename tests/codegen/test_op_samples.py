@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every op on its own samples, compiled as a model of one node: the results against the numpy
+reference. The long suite takes all samples, the short one the first of each op.
+"""
+
+import pytest
+
+from tests.ir.ops.test_ops import Case, assert_close, bound, cases
+from tilewright.driver import CompileOptions, Report, build_module, optimize
+from tilewright.ir.dtypes import from_numpy
+from tilewright.ir.expr import Symbol, free_variables
+from tilewright.ir.graph import Builder, Graph, Module, Value
+from tilewright.ir.graph_parser import registered_ops
+from tilewright.ir.interpreter.graphs import with_dims
+from tilewright.ir.op import Array
+from tilewright.ir.target import parse_target
+from tilewright.runtime import load
+
+OPTIONS = CompileOptions(cache=False, tuned=False)
+OPS = [name for name, op in registered_ops().items() if any(op.samples())]
+
+
+def run_compiled(case: Case) -> list[Array]:
+    """The results of a sample as a model; dims stay symbolic if the operands' shapes tell them."""
+    sample, sizes, arrays, _ = case
+    dims = [d for t in sample.operands for d in t.shape]
+    told = {d for d in dims if isinstance(d, Symbol)}
+    used = {v for d in dims for v in free_variables(d)} | {
+        Symbol(name) for name in sizes if name not in {s.name for s in told}
+    }
+    op, types = sample.op, sample.operands
+    if used - told:
+        op = with_dims(op, sizes)
+        types = tuple(bound(t, sizes) for t in types)
+        told = set()
+    names = [f"x{i}" for i in range(len(types))]
+    graph = Graph("main", [Value(t, n) for t, n in zip(types, names)])
+    module = Module(graph, {s.name: s for s in told}, input_names=names)
+    node = Builder(graph, module.constants, "sample").add(op, *graph.inputs)
+    graph.set_outputs(node.results)
+    module.output_names = [f"y{i}" for i in range(len(node.results))]
+    target, report = parse_target("native,cores=2"), Report()
+    optimize(module, target, OPTIONS, report)
+    model = load(build_module(module, target, OPTIONS, report).to_bytes(), threads=1)
+    return list(model.run(dict(zip(names, arrays))).values())
+
+
+def check(name: str, chosen: slice) -> None:
+    for case in cases(registered_ops()[name])[chosen]:
+        sample, sizes, _, expected = case
+        for found, wanted in zip(run_compiled(case), expected, strict=True):
+            assert_close(found, wanted, from_numpy(wanted.dtype), f"{sample} with {sizes}")
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_the_first_sample(name: str) -> None:
+    check(name, slice(1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPS)
+def test_all_samples(name: str) -> None:
+    check(name, slice(None))
