@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command ``tilewright``, which ``python -m tilewright`` is too.
 
-It loads the command line when it runs, so that Ctrl-C ends it quietly from the first moment on.
+It loads the command line when it runs, so that Ctrl-C ends it quietly from the first moment on, and
+a package that is missing is told in one sentence.
 """
 
 import os
 import signal
 import sys
+
+from tilewright.requirements import explain_missing
 
 INTERRUPTED = 130
 
@@ -16,8 +19,13 @@ def run() -> None:
     heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if heard:  # an exception would get lost in what imports call back
         signal.signal(signal.SIGINT, lambda number, frame: os._exit(INTERRUPTED))
-    from tilewright.cli.main import run as run_command
-
+    try:
+        from tilewright.cli.main import run as run_command
+    except ModuleNotFoundError as error:
+        sentence = explain_missing(error)
+        if sentence is None:
+            raise
+        sys.exit(f"Error: {sentence}")
     if heard:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

@@ -92,6 +92,45 @@ np.save(sys.argv[3], logits)
     np.testing.assert_array_equal(np.load(out), digits(images))
 
 
+MISSING = """
+import sys
+
+missing = sys.argv[1]
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == missing:
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+
+sys.meta_path.insert(0, Missing())
+"""
+
+
+def test_without_the_compilers_packages() -> None:
+    code = f"{MISSING}\nimport tilewright\ntry:\n    tilewright.compile\nexcept ImportError as e:"
+    said = python(f"{code}\n    print(e)", "onnx")
+    assert said.startswith("'tilewright.compile': This needs the Python package 'onnx', which is")
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("package", ["typer", "onnx"])
+def test_the_command_without_its_packages(package: str) -> None:
+    model = SOURCES / "tilewright" / "data" / "digits.onnx"
+    code = f"""{MISSING}
+from tilewright.__main__ import run
+sys.argv = ["tilewright", "compile", {str(model)!r}, "--no-cache", "-o", "/tmp/none.tw"]
+run()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, package],
+        env={"PYTHONPATH": str(SOURCES), "PATH": "", "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert done.stderr.startswith(f"Error: This needs the Python package '{package}', which is not")
+
+
 def test_cached_kernels_need_no_proof(digits_file: Path, cache: Path, tmp_path: Path) -> None:
     """The second compilation of a model in a new process takes its kernels from the cache."""
     code = (
@@ -115,7 +154,7 @@ def test_an_incomplete_checkout_says_so(form: str, tmp_path: Path) -> None:
     """Archives drop symbolic links; git without symlinks leaves text files in their place."""
     package = tmp_path / "tilewright"
     package.mkdir()
-    for name in ("__init__.py", "version.py"):
+    for name in ("__init__.py", "requirements.py", "version.py"):
         (package / name).write_text((SOURCES / "tilewright" / name).read_text())
     if form == "text file":
         (package / "ir").write_text("../../ir")

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 import typer
 
+from tilewright.requirements import explain_missing
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -206,6 +208,8 @@ def explain(error: Exception) -> str:
         name = error.filename2 or error.filename
         subject = f"File '{os.fsdecode(name)}'" if isinstance(name, str | bytes) else "A file"
         return f"{subject} cannot be used: {error.strerror}."
+    if isinstance(error, ModuleNotFoundError) and (sentence := explain_missing(error)):
+        return sentence
     if isinstance(error, MemoryError):
         return "There is not enough memory."
     return (
