@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes operators.md: the ONNX operators that are supported, from the tables of the frontend.
+
+    python docs/generate_operators.py
+
+A test holds the page to what this script makes.
+"""
+
+import sys
+from pathlib import Path
+
+import onnx
+
+from tilewright.frontends import import_model  # noqa: F401  (registers the handlers)
+from tilewright.frontends.onnx.functions import has_standard_body
+from tilewright.frontends.onnx.registry import NEWEST_OPSET, OLDEST_OPSET, supported_operators
+
+PAGE = Path(__file__).with_name("operators.md")
+HEAD = f"""# Supported operators
+
+Written by `python docs/generate_operators.py`; do not edit.
+
+ONNX operator sets {OLDEST_OPSET} to {NEWEST_OPSET} are understood. *Since* lists the versions of
+the operator set from which a form of the operator is handled; each holds up to the next. Some
+uses may still be refused: `tilewright inspect model.onnx` tells which nodes of a model are not
+supported, and why. Strings, sequences and optional values are not.
+"""
+FUNCTIONS = """## By the standard's own definition
+
+The ONNX standard defines these operators by others, and they are compiled as that definition says.
+Each is supported as far as the operators of its definition are.
+"""
+
+
+def domain_name(domain: str) -> str:
+    """The name of an operator set as people write it."""
+    return domain or "ai.onnx"
+
+
+def introduced(domain: str, name: str) -> int:
+    """The version of the operator set that first had the operator; 0 if the standard has none."""
+    known = onnx.defs.get_all_schemas_with_history()
+    found = [s.since_version for s in known if (s.domain, s.name) == (domain, name)]
+    return min(found, default=0)
+
+
+def handled() -> list[str]:
+    """A table for each operator set with the operators that have handlers."""
+    tables: dict[str, list[str]] = {}
+    for (domain, name), since in supported_operators().items():
+        first = max(introduced(domain, name), 1 if domain else OLDEST_OPSET)
+        versions = ", ".join(map(str, sorted({max(v, first) for v in since})))
+        tables.setdefault(domain, []).append(f"| {name} | {versions} |")
+    return [
+        "\n".join([f"## {domain_name(domain)}\n", "| operator | since |", "| --- | --- |", *rows])
+        for domain, rows in sorted(tables.items())
+    ]
+
+
+def defined() -> list[str]:
+    """The operators of the standard without a handler that have a function body."""
+    known = supported_operators()
+    newest = min(NEWEST_OPSET, onnx.defs.onnx_opset_version())
+    names = {
+        s.name
+        for s in onnx.defs.get_all_schemas()
+        if not s.domain and not any("seq(" in t for i in s.inputs for t in i.types)
+    }
+    return sorted(n for n in names if ("", n) not in known and has_standard_body("", n, newest))
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join(
+        [HEAD, *(f"{t}\n" for t in handled()), FUNCTIONS, f"{', '.join(defined())}.\n"]
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    sys.exit()
