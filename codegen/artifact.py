@@ -9,14 +9,11 @@ last, so that constants stream through once, whatever their sum. Equal arguments
 
 import io
 import json
-import os
-import secrets
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 
@@ -139,7 +136,7 @@ def _symbol(symbol: SymbolInfo) -> dict[str, Any]:
 class _Section:
     """Writes one section: pads to its start, then counts bytes and sums the checksum."""
 
-    def __init__(self, stream: BinaryIO, alignment: int) -> None:
+    def __init__(self, stream: IO[bytes], alignment: int) -> None:
         self._stream = stream
         position = stream.tell()
         self.offset = _align(position, alignment)
@@ -194,9 +191,13 @@ def _header(
 
 
 def write_stream(
-    stream: BinaryIO, manifest: Manifest, constants: Iterable[Any], image: bytes
+    stream: IO[bytes], manifest: Manifest, constants: Iterable[Any], image: bytes
 ) -> None:
-    """Writes an artifact to a seekable, empty stream; see :func:`write_artifact`."""
+    """Writes an artifact to a seekable, empty stream.
+
+    ``constants`` are contiguous buffers in the order of the host program's table; they are read
+    once, one after the other. Raises CodegenError for a manifest that no runtime would load.
+    """
     if not 0 <= manifest.entry < len(image):
         raise CodegenError(
             f"The entry {manifest.entry} is not inside the image of {len(image)} bytes."
@@ -222,29 +223,7 @@ def write_stream(
 
 
 def artifact_bytes(manifest: Manifest, constants: Iterable[Any], image: bytes) -> bytes:
-    """An artifact in memory; see :func:`write_artifact`."""
+    """An artifact in memory; see :func:`write_stream`."""
     stream = io.BytesIO()
     write_stream(stream, manifest, constants, image)
     return stream.getvalue()
-
-
-def write_artifact(
-    path: str | os.PathLike[str], manifest: Manifest, constants: Iterable[Any], image: bytes
-) -> None:
-    """Writes an artifact: to a temporary file beside ``path``, which then takes its place.
-
-    ``constants`` are contiguous buffers in the order of the host program's table; they are read
-    once, one after the other. Raises CodegenError for a manifest that no runtime would load,
-    OSError where the file cannot be written; then nothing is left behind.
-    """
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        with open(temporary, "xb") as stream:
-            write_stream(stream, manifest, constants, image)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

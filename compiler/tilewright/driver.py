@@ -24,13 +24,14 @@ from tilewright.codegen.artifact import (
     SymbolInfo,
     TargetInfo,
     artifact_bytes,
-    write_artifact,
+    write_stream,
 )
 from tilewright.codegen.cache import CompileCache
 from tilewright.codegen.kernels import CompiledKernel, compile_kernels
 from tilewright.codegen.link import link_image
 from tilewright.codegen.llvm.compile import compile_many
 from tilewright.codegen.llvm.host import EmittedHost, emit_host
+from tilewright.files import replacing
 from tilewright.frontends import import_model
 from tilewright.ir.errors import PassError
 from tilewright.ir.expr import UNBOUNDED, Const, Expr, Symbol
@@ -122,8 +123,9 @@ class Build:
     report: Report
 
     def save(self, path: "str | Path") -> None:
-        """Write the artifact; the file appears whole or not at all."""
-        write_artifact(path, self.manifest, self.constants, self.image)
+        """Write the artifact; the file appears whole or not at all. WriteError where it cannot."""
+        with replacing(path) as stream:
+            write_stream(stream, self.manifest, self.constants, self.image)
 
     def to_bytes(self) -> bytes:
         """The artifact in memory."""

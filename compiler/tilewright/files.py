@@ -3,6 +3,8 @@
 
 import os
 import secrets
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,14 +15,25 @@ from tilewright.runtime.errors import RunError, WriteError
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], durable: bool = True) -> Iterator[IO[Any]]:
-    """A binary stream whose content takes the place of ``path`` when the block ends without error.
+    """A binary stream that can seek, whose content takes the place of ``path`` when the block ends
+    without error.
 
     ``durable`` waits until the disk has it, for what cannot be made again. It is a temporary file
-    beside ``path``. WriteError if it cannot be written; then nothing is left.
+    beside the file that ``path`` names, also through symbolic links; a device or a pipe gets the
+    content at the end. WriteError if it cannot be written; then nothing is left.
     """
-    target = Path(path)
-    temporary = target.with_name(f".{target.name[:100]}.{os.getpid()}.{secrets.token_hex(4)}")
+    target = Path(os.path.realpath(path))
+    special = target.exists() and not target.is_file() and not target.is_dir()
+    name = f".{target.name[:100]}.{os.getpid()}.{secrets.token_hex(4)}"
+    temporary = target.with_name(name)
     try:
+        if special:
+            with tempfile.TemporaryFile() as stream:
+                yield stream
+                stream.seek(0)
+                with open(target, "wb") as device:
+                    shutil.copyfileobj(stream, device)
+            return
         with open(temporary, "xb") as stream:
             yield stream
             stream.flush()
@@ -30,7 +43,8 @@ def replacing(path: str | os.PathLike[str], durable: bool = True) -> Iterator[IO
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename in (None, temporary, str(temporary)):
+        ours = (None, temporary, str(temporary), target)
+        if isinstance(error, OSError) and error.filename in ours:
             if isinstance(error, RunError):
                 raise
             reason = error.strerror or str(error)

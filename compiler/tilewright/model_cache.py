@@ -109,7 +109,8 @@ class Request:
         """
         try:
             sources = [self._model, *(self._model.parent / name for name in files)]
-            if artifact.stat().st_size > LARGEST or any(map(self._has_changed, sources)):
+            kept = artifact.is_file() and artifact.stat().st_size <= LARGEST
+            if not kept or any(map(self._has_changed, sources)):
                 return
             entry = self._entry(files)
             entry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -88,11 +88,12 @@ def pair_file(
 @pytest.fixture(scope="session")
 def foreign_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An artifact for another processor: its code is never looked at."""
-    from tilewright.codegen.artifact import Manifest, PortInfo, TargetInfo, write_artifact
+    from tilewright.codegen.artifact import Manifest, PortInfo, TargetInfo, artifact_bytes
 
     path = tmp_path_factory.mktemp("foreign") / "foreign.tw"
     ports = (PortInfo("x", "float32", ("n",)),)
-    write_artifact(path, Manifest(TargetInfo("aarch64"), ports, ports, 0), (), bytes(64))
+    manifest = Manifest(TargetInfo("aarch64"), ports, ports, 0)
+    path.write_bytes(artifact_bytes(manifest, (), bytes(64)))
     return path
 
 

@@ -178,6 +178,9 @@ def _fetch(request: "Request", model: Path, output: Path) -> bool:
 def _say_summary(path: Path, seconds: float) -> None:
     from tilewright.runtime.artifact import read_manifest
 
+    if not path.is_file():  # a pipe or a device is not read back
+        say(f"Wrote '{path}' in {seconds:.2f} s.")
+        return
     manifest = read_manifest(path)
     names = [kernel["name"] for kernel in manifest["kernels"]]
     size = size_text(path.stat().st_size)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tilewright compile``."""
 
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -202,3 +204,14 @@ def test_names_cannot_write_to_the_terminal(call: Any, tmp_path: Path) -> None:
     for arguments in (["compile", "e.onnx"], ["inspect", "e.onnx"], ["inspect", "e.tw"]):
         text = call(*arguments).stdout
         assert "\x1b" not in text and "\x07" not in text and "x\\x1b[31m" in text
+
+
+def test_to_a_pipe(call: Any, pair_onnx: Path, tmp_path: Path) -> None:
+    """It is written once, and is not read again to be kept."""
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    call("compile", pair_onnx, "-o", pipe)
+    reader.join(20)
+    assert tilewright.load(read[0]).inputs[0].name == "a"

@@ -42,7 +42,10 @@ print("parts:", sorted({parts[1] for parts in own if parts[0] == "tilewright" an
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines()[-2:] == ["loaded: []", "parts: ['cli', 'requirements', 'version']"]
+    assert done.stdout.splitlines()[-2:] == [
+        "loaded: []",
+        "parts: ['cli', 'requirements', 'version']",
+    ]
 
 
 def test_python_m_is_the_command(environment: dict[str, str]) -> None:
