@@ -49,9 +49,10 @@ REDUCTIONS = frozenset(
         "reduce_sum",
         "rms_norm",
         "softmax",
+        "sum_pool",
     )
 )
-POOLS = frozenset(("avg_pool", "max_pool"))
+POOLS = frozenset(("avg_pool", "max_pool", "sum_pool"))
 CONTRACTIONS = frozenset(("conv", "conv_transpose", "einsum", "matmul"))
 
 # Scalar functions that cost many times an addition.

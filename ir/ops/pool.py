@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pooling: the maximum or the mean over sliding windows of the spatial dims.
+"""Pooling: the maximum, the mean or the sum over sliding windows of the spatial dims.
 
 The operand is padded by the identity first. The mean divides by the number of elements in the
 window: those inside the operand, or with ``count_include_pad`` those inside the padded operand; an
@@ -238,6 +238,41 @@ class AvgPool(_Pool):
         for attributes, x in cls.pool_samples():
             yield Sample(cls(*attributes), (x,))  # type: ignore[arg-type]
             yield Sample(cls(*attributes, True), (x,))  # type: ignore[arg-type, call-arg]
+        plain = cls((3, 3), (2, 2), (1, 1, 1, 1), (1, 1))
+        for dtype in (F16, BF16):
+            yield Sample(plain, (tensor(dtype, (1, 2, 7, 6)),))
+
+
+@dataclass(frozen=True)
+class SumPool(_Pool):
+    """The sum of every window; what lies outside the operand adds nothing."""
+
+    name = "sum_pool"
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        return (self.infer_pool(operands, FLOATS),)
+
+    def reference(self, *operands: Array) -> tuple[Array, ...]:
+        (x,) = operands
+        spatial = tuple(range(-len(self.kernel), 0))
+        with np.errstate(all="ignore"):
+            return (self.gathered(widened(x), 0.0).sum(axis=spatial).astype(x.dtype),)
+
+    def stages(self, operands: Sequence[Buffer], results: Sequence[Buffer]) -> tuple[Stage, ...]:
+        (x,), (result,) = operands, results
+        dtype = accumulator_dtype(x.dtype)
+        narrow = dtype is not x.dtype
+        total = scratch("total", dtype, result.shape, result) if narrow else result
+        pooled = self.pool_stages(x, total, "add", dtype, const(0, dtype), zero(x.dtype))
+        if not narrow:
+            return pooled
+        point = axes("o", result.shape)
+        return *pooled, map_stage("rounded", point, result, cast(Read(total, point), x.dtype))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        for attributes, x in cls.pool_samples():
+            yield Sample(cls(*attributes), (x,))  # type: ignore[arg-type]
         plain = cls((3, 3), (2, 2), (1, 1, 1, 1), (1, 1))
         for dtype in (F16, BF16):
             yield Sample(plain, (tensor(dtype, (1, 2, 7, 6)),))

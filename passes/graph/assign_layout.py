@@ -38,7 +38,7 @@ from tilewright.passes.op_kinds import (
     is_reduction,
 )
 
-_SOURCES = frozenset(("avg_pool", "conv", "conv_transpose", "max_pool"))
+_SOURCES = frozenset(("avg_pool", "conv", "conv_transpose", "max_pool", "sum_pool"))
 _AGNOSTIC = frozenset(
     (
         "concat",

@@ -26,7 +26,7 @@ from tilewright.ir.ops.gather import Gather, GatherElements
 from tilewright.ir.ops.gather_nd import GatherNd
 from tilewright.ir.ops.layer_norm import LayerNorm
 from tilewright.ir.ops.pad import Pad
-from tilewright.ir.ops.pool import AvgPool, MaxPool
+from tilewright.ir.ops.pool import AvgPool, MaxPool, SumPool
 from tilewright.ir.ops.reduce import ReduceMean, ReduceProd
 from tilewright.ir.ops.resize import Resize
 from tilewright.ir.ops.scatter import ScatterElements, ScatterNd
@@ -99,6 +99,8 @@ def pools() -> Iterator[Case]:
             op = AvgPool(kernel, strides, pads, dilations, ceil, include)
             counted = {**given, "count_include_pad": int(include)}
             yield Case(op, "AveragePool", (x,), counted)
+        sums = SumPool(kernel, strides, pads, dilations, ceil)
+        yield Case(sums, "LpPool", (abs(x),), {**given, "p": 1})
 
 
 def resizes() -> Iterator[Case]:

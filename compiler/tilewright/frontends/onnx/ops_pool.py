@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pooling over windows and over whole planes."""
 
-import math
 from typing import Any
 
 from tilewright.frontends.onnx import compose
 from tilewright.frontends.onnx.context import NodeContext
 from tilewright.frontends.onnx.registry import handler
 from tilewright.frontends.onnx.windows import WindowAttributes, read_windows, with_pads
-from tilewright.ir.expr import Const
 from tilewright.ir.graph import Value
 from tilewright.ir.ops.binary import Div, Mul, Pow
-from tilewright.ir.ops.pool import AvgPool, MaxPool
+from tilewright.ir.ops.pool import AvgPool, MaxPool, SumPool
 from tilewright.ir.ops.reduce import ReduceMax, ReduceMean, ReduceSum
 from tilewright.ir.ops.unary import Abs, Sqrt
 
@@ -55,45 +53,15 @@ def average(ctx: NodeContext, x: Value, include_pad: bool) -> Value:
 
 @handler("LpPool")
 def _lp_pool(ctx: NodeContext) -> Value:
-    """``(sum of |x| ** p) ** (1 / p)``, the sum as a mean over windows times their size."""
+    """``(sum of |x| ** p) ** (1 / p)``."""
     x = ctx.value(0)
     p = ctx.attributes.integer("p", 2)
     ctx.require(p > 0, f"Its p is {p}, below 1.")
     windows = _windows(ctx)
-    powered = _power(ctx, x, p)
-    if ctx.attributes.integer("ceil_mode", 0):
-        powered = _extended(ctx, powered, windows)
-        op = AvgPool(
-            windows.kernel,
-            windows.strides,
-            (0,) * (2 * windows.rank),
-            windows.dilations,
-            False,
-            True,
-        )
-        mean = ctx.emit(op, powered)
-    else:
-        padded, pads = with_pads(ctx, powered, windows, 0)
-        op = AvgPool(windows.kernel, windows.strides, pads, windows.dilations, False, True)
-        mean = ctx.emit(op, padded)
-    total = ctx.emit(Mul(), mean, compose.like(ctx, math.prod(windows.kernel), x))
-    return _root(ctx, total, p)
-
-
-def _extended(ctx: NodeContext, x: Value, windows: WindowAttributes) -> Value:
-    """The input padded far enough at the end for the windows that ceil_mode adds."""
-    if windows.pads is None:
-        return with_pads(ctx, x, windows, 0)[0]
-    rank = windows.rank
-    begins, ends = [0, 0], [0, 0]
-    for axis, extent in enumerate(x.type.shape[2:]):
-        if not isinstance(extent, Const):
-            ctx.unsupported("its ceil_mode on symbolic dims")
-        low, high = windows.pads[axis], windows.pads[rank + axis]
-        free = int(extent.literal) + low + high - windows.reach(axis)
-        begins.append(low)
-        ends.append(high + (-free) % windows.strides[axis])
-    return compose.pad(ctx, x, begins, ends, 0)
+    powered, pads = with_pads(ctx, _power(ctx, x, p), windows, 0)
+    ceil = bool(ctx.attributes.integer("ceil_mode", 0))
+    op = SumPool(windows.kernel, windows.strides, pads, windows.dilations, ceil)
+    return _root(ctx, ctx.emit(op, powered), p)
 
 
 def _power(ctx: NodeContext, x: Value, p: int) -> Value:
