@@ -18,14 +18,22 @@ from tilewright.ir.graph import Builder, Value
 from tilewright.ir.layout import channels_last
 from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.binary import Add, Mul, Sub
-from tilewright.ir.ops.domain import FLOATS, accumulator_dtype, axes, clamped, scratch
+from tilewright.ir.ops.domain import (
+    FLOATS,
+    accumulator_dtype,
+    axes,
+    clamped,
+    read_clamped,
+    read_held,
+    scratch,
+)
 from tilewright.ir.ops.elementwise import widened
 from tilewright.ir.ops.layer_norm import inverse_root
 from tilewright.ir.ops.reshape import Reshape
 from tilewright.ir.ops.shapes import equal_requirement, expect_dtype, multiple_requirement, product
 from tilewright.ir.ops.unary import Rsqrt
 from tilewright.ir.ops.windows import LIMIT
-from tilewright.ir.simplify import floordiv
+from tilewright.ir.simplify import floordiv, maximum
 from tilewright.ir.stage import Stage, map_stage, reduce_stage
 from tilewright.ir.types import TensorType, tensor
 from tilewright.ir.value_expr import cast
@@ -88,20 +96,18 @@ class _GroupedNorm(Op):
         (x, scale, bias), (result,) = operands, results
         dtype = accumulator_dtype(x.dtype)
         per_group = self.per_group(x.shape[1])
-        groups = floordiv(x.shape[1], per_group)
-
-        def centred(mean: Buffer, sample: Expr, group: Expr, at: tuple[Expr, ...]) -> Expr:
-            return cast(Read(x, at), dtype) - Read(mean, (sample, group))
+        groups = floordiv(x.shape[1], maximum(per_group, ONE))
 
         def mean_of(name: str, center: Buffer | None) -> tuple[Buffer, tuple[Stage, ...]]:
             n, g = Var(f"{name}_n", x.shape[0]), Var(f"{name}_g", groups)
             r, spatial = Var(f"{name}_r", per_group), axes(f"{name}_s", x.shape[2:])
             single = known_equal(per_group, ONE) is True
-            channel = g if single else clamped(g * per_group + r, x.shape[1])
-            at = (n, channel, *spatial)
-            term: Expr = cast(Read(x, at), dtype)
+            channel = g if single else g * per_group + r
+            held = g if single else clamped(channel, x.shape[1])
+            element = read_held(x, (n, held, *spatial), (n, channel, *spatial))
+            term: Expr = cast(element, dtype)
             if center is not None:
-                difference = centred(center, n, g, at)
+                difference = term - Read(center, (n, g))
                 term = difference * difference
             over = spatial if single and spatial else (r, *spatial)
             total, mean = (
@@ -120,11 +126,11 @@ class _GroupedNorm(Op):
         variance, second = mean_of("square", mean)
         inverse, third = inverse_root(variance, self.epsilon_value())
         point = axes("o", x.shape)
-        group = clamped(floordiv(point[1], per_group), groups)
-        value = centred(mean, point[0], group, point) * Read(inverse, (point[0], group))
-        channel = clamped(point[1], scale.shape[0]), clamped(point[1], bias.shape[0])
-        value = value * cast(Read(scale, (channel[0],)), dtype)
-        value = value + cast(Read(bias, (channel[1],)), dtype)
+        group = floordiv(point[1], maximum(per_group, ONE))
+        value = cast(Read(x, point), dtype) - read_clamped(mean, (point[0], group))
+        value = value * read_clamped(inverse, (point[0], group))
+        value = value * cast(read_clamped(scale, (point[1],)), dtype)
+        value = value + cast(read_clamped(bias, (point[1],)), dtype)
         final = map_stage("normalize", point, result, cast(value, result.dtype))
         return (*first, *second, third, final)
 

@@ -10,9 +10,9 @@ import numpy as np
 from tilewright.ir.bounds import known_equal
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import F32, I64
-from tilewright.ir.expr import ZERO, Expr, Read, Symbol
+from tilewright.ir.expr import ZERO, Expr, Symbol
 from tilewright.ir.op import Array, Op, Requirement, Sample
-from tilewright.ir.ops.domain import axes, clamped, zero
+from tilewright.ir.ops.domain import axes, clamped, read_held, zero
 from tilewright.ir.ops.shapes import check_axis, equal_requirement
 from tilewright.ir.simplify import compare
 from tilewright.ir.stage import Stage, map_stage
@@ -89,11 +89,9 @@ class Concat(Op):
         for x in operands:
             start, end = end, end + x.shape[self.axis]
             inside = logical_and(compare("ge", along, start), compare("lt", along, end))
-            source = tuple(
-                along - start if a == self.axis else clamped(v, x.shape[a])
-                for a, v in enumerate(point)
-            )
-            parts.append((inside, Read(x, source)))
+            wanted = [along - start if a == self.axis else v for a, v in enumerate(point)]
+            source = [i if a == self.axis else clamped(i, x.shape[a]) for a, i in enumerate(wanted)]
+            parts.append((inside, read_held(x, source, wanted)))
         value: Expr = zero(result.dtype)
         for inside, part in reversed(parts):
             value = guard(inside, part, value)

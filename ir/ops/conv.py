@@ -17,7 +17,16 @@ from tilewright.ir.dtypes import BF16, F16, F32, I32
 from tilewright.ir.expr import ONE, ZERO, Const, Expr, Read, Scalar, Symbol, Var, const, index, mul
 from tilewright.ir.layout import channels_last
 from tilewright.ir.op import Array, Op, Requirement, Sample
-from tilewright.ir.ops.domain import NUMERIC, accumulator_dtype, axes, clamped, scratch, zero
+from tilewright.ir.ops.domain import (
+    NUMERIC,
+    accumulator_dtype,
+    axes,
+    clamped,
+    read_clamped,
+    read_held,
+    scratch,
+    zero,
+)
 from tilewright.ir.ops.elementwise import widened
 from tilewright.ir.ops.shapes import equal_requirement, expect_dtype, multiple_requirement
 from tilewright.ir.ops.windows import (
@@ -130,12 +139,13 @@ class Conv(Op):
         c, k = contraction_axes(w.shape[1], w.shape[2:])
         channel = c[0] if c else ZERO
         group = floordiv(o, floordiv(w.shape[0], self.groups)) if self.groups > 1 else ZERO
-        source = clamped(group * w.shape[1] + channel, x.shape[1])
-        positions = (
+        source = group * w.shape[1] + channel
+        positions = [
             i * v.stride + tap * v.dilation for i, tap, v in zip(q, k, windows, strict=True)
-        )
+        ]
         dtype = accumulator_dtype(result.dtype)
-        x_value = cast(Read(padded, (n, source, *positions)), dtype)
+        held = (n, clamped(source, x.shape[1]), *positions)
+        x_value = cast(read_held(padded, held, (n, source, *positions)), dtype)
         w_value = cast(Read(w, (o, channel, *k)), dtype)
         over = (*c, *(tap for tap in k if isinstance(tap, Var)))
         bias = operands[2] if len(operands) == 3 else None
@@ -229,5 +239,5 @@ def contract(
     point = axes("i", result.shape)
     value: Expr = Read(total, point)
     if bias is not None:
-        value = value + cast(Read(bias, (point[1],)), dtype)
+        value = value + cast(read_clamped(bias, (point[1],)), dtype)
     return reduction, map_stage("finish", point, result, cast(value, result.dtype))

@@ -16,10 +16,10 @@ import numpy as np
 from tilewright.ir.bounds import known_equal, known_le, upper
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import BF16, F16, F32, I32
-from tilewright.ir.expr import ONE, ZERO, Expr, Read, Symbol, Var, index, mul
+from tilewright.ir.expr import ONE, ZERO, Expr, Symbol, Var, index, mul
 from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.conv import check_bias, check_weight, contract
-from tilewright.ir.ops.domain import NUMERIC, accumulator_dtype, axes, clamped, zero
+from tilewright.ir.ops.domain import NUMERIC, accumulator_dtype, axes, clamped, read_held, zero
 from tilewright.ir.ops.elementwise import widened
 from tilewright.ir.ops.shapes import equal_requirement, expect_dtype, multiple_requirement
 from tilewright.ir.ops.windows import LIMIT, Window, check_windows, make_windows, pad_to
@@ -161,10 +161,12 @@ class ConvTranspose(Op):
         channel = group * inputs + (ZERO if single else c)
         source = tuple(t.source + t.shift for t in taps)
         dtype = accumulator_dtype(result.dtype)
-        x_value = cast(Read(padded, (n, clamped(channel, x.shape[1]), *source)), dtype)
+        held = (n, clamped(channel, x.shape[1]), *source)
+        x_value = cast(read_held(padded, held, (n, channel, *source)), dtype)
         output = mod(o, per_group) if self.groups > 1 else o
-        w_point = (clamped(channel, w.shape[0]), output, *(t.tap for t in taps))
-        term = x_value * cast(Read(w, w_point), dtype)
+        place = (output, *(t.tap for t in taps))
+        w_value = read_held(w, (clamped(channel, w.shape[0]), *place), (channel, *place))
+        term = x_value * cast(w_value, dtype)
         conditions = [condition for t in taps for condition in t.conditions]
         term = guard(logical_and(*conditions), term, zero(dtype))
         bias = operands[2] if len(operands) == 3 else None

@@ -85,14 +85,15 @@ def broadcast_index(dim: Expr, result: Expr, axis: Expr) -> Expr:
     return minimum(axis, dim - 1)
 
 
-def read_broadcast(x: Buffer, shape: Sequence[Expr], point: Sequence[Expr]) -> Read:
+def read_broadcast(x: Buffer, shape: Sequence[Expr], point: Sequence[Expr]) -> Expr:
     """Read ``x``, broadcast by numpy's rule to ``shape``, at ``point``."""
     lead = len(shape) - x.rank
-    return Read(
+    return read_held(
         x,
         tuple(
             broadcast_index(dim, shape[lead + a], point[lead + a]) for a, dim in enumerate(x.shape)
         ),
+        point[lead:],
     )
 
 
@@ -109,11 +110,23 @@ def from_end(value: Expr, dim: Expr) -> Expr:
 
 def read_clamped(x: Buffer, indices: Sequence[Expr]) -> Expr:
     """Read ``x`` with every index clamped; 0 where ``x`` turns out to be empty."""
-    places = tuple(clamped(i, d) for i, d in zip(indices, x.shape, strict=True))
-    value: Expr = Read(x, places)
-    for place, i, dim in zip(places, indices, x.shape, strict=True):
-        if place is not i:
-            value = guard(compare("gt", dim, ZERO), value, zero(x.dtype))
+    return read_held(x, [clamped(i, d) for i, d in zip(indices, x.shape, strict=True)], indices)
+
+
+def read_held(x: Buffer, places: Sequence[Expr], wanted: Sequence[Expr]) -> Expr:
+    """Read ``x`` at ``places``, which are the ``wanted`` indices or ones held within the dims.
+
+    An empty dim holds none, whatever the index: the value is 0 there, and nothing is read.
+    """
+    triples = zip(places, wanted, x.shape, strict=True)
+    return read_unless_empty(x, places, [d for p, i, d in triples if p is not i or p is ZERO])
+
+
+def read_unless_empty(x: Buffer, places: Sequence[Expr], dims: Iterable[Expr]) -> Expr:
+    """Read ``x`` at ``places``; 0 where one of ``dims`` is."""
+    value: Expr = Read(x, tuple(places))
+    for dim in dims:
+        value = guard(compare("gt", dim, ZERO), value, zero(x.dtype))
     return value
 
 

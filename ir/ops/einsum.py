@@ -14,12 +14,13 @@ import numpy as np
 
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import F16, F32, I32, DType
-from tilewright.ir.expr import Expr, Read, Symbol, Var
+from tilewright.ir.expr import Expr, Symbol, Var
 from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.domain import (
     NUMERIC,
     accumulator_dtype,
     broadcast_index,
+    read_held,
     reduce_into,
     scratch,
     zero,
@@ -192,11 +193,9 @@ def _contraction(
     }
     term: Expr | None = None
     for x, labels in parts:
-        point = tuple(
-            broadcast_index(d, extents[label], variables[label])
-            for label, d in zip(labels, x.shape, strict=True)
-        )
-        factor = cast(Read(x, point), dtype)
+        wanted = [variables[label] for label in labels]
+        places = [broadcast_index(d, v.extent, v) for v, d in zip(wanted, x.shape, strict=True)]
+        factor = cast(read_held(x, places, wanted), dtype)
         term = factor if term is None else term * factor
     assert term is not None
     domain = tuple(variables[label] for label in output)

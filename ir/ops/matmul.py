@@ -11,13 +11,14 @@ import numpy as np
 from tilewright.ir.bounds import known_equal
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import BF16, F16, F32, F64, I32, I64, U8
-from tilewright.ir.expr import Expr, Read, Symbol, Var, const
+from tilewright.ir.expr import Expr, Symbol, Var, const
 from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.domain import (
     NUMERIC,
     accumulator_dtype,
     axes,
     broadcast_index,
+    read_held,
     reduce_into,
 )
 from tilewright.ir.ops.elementwise import widened
@@ -75,17 +76,19 @@ class Matmul(Op):
         k = Var("k", a.shape[-1])
         dtype = accumulator_dtype(result.dtype)
 
-        def read(x: Buffer, row: Expr, column: Expr) -> Expr:
+        def read(x: Buffer, row: Var, column: Var) -> Expr:
             lead = len(batch) - (x.rank - 2)
-            outer = tuple(
-                broadcast_index(d, batch[lead + i].extent, batch[lead + i])
-                for i, d in enumerate(x.shape[:-2])
-            )
-            return cast(Read(x, (*outer, row, column)), dtype)
+            outer = batch[lead:]
+            places = [
+                broadcast_index(d, i.extent, i) for i, d in zip(outer, x.shape[:-2], strict=True)
+            ]
+            # With unknown equality of the inner dims, reads of b stay below its own extent.
+            same = known_equal(row.extent, x.shape[-2])
+            places += [row if same else broadcast_index(x.shape[-2], row.extent, row), column]
+            wanted = (*outer, row, column)
+            return cast(read_held(x, places, wanted), dtype)
 
-        # With unknown equality of the inner dims, reads of b stay below its own extent.
-        row = k if known_equal(k.extent, b.shape[-2]) else broadcast_index(b.shape[-2], k.extent, k)
-        term = read(a, m, k) * read(b, row, n)
+        term = read(a, m, k) * read(b, k, n)
         return reduce_into(self.name, result, (*batch, m, n), (k,), const(0, dtype), term)
 
     @classmethod

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from tilewright.ir.bounds import is_nonnegative, known_equal, known_le
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import F32, I64
-from tilewright.ir.expr import ONE, ZERO, Expr, Read, Symbol, index, mul
+from tilewright.ir.expr import ONE, ZERO, Expr, Symbol, index, mul
 from tilewright.ir.op import Array, Op, Requirement, Sample
-from tilewright.ir.ops.domain import axes, clamped
+from tilewright.ir.ops.domain import axes, clamped, read_held
 from tilewright.ir.ops.shapes import check_dims, equal_requirement, product, static_dims
-from tilewright.ir.simplify import floordiv, mod
+from tilewright.ir.simplify import floordiv, maximum, mod
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 
@@ -56,7 +56,10 @@ class Reshape(Op):
         (x,), (result,) = operands, results
         point = axes("i", result.shape)
         source = reshape_indices(x.shape, result.shape, point)
-        return (map_stage(self.name, point, result, Read(x, source)),)
+        places = [
+            i if in_bounds(i, d) else clamped(i, d) for i, d in zip(source, x.shape, strict=True)
+        ]
+        return (map_stage(self.name, point, result, read_held(x, places, source)),)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -104,10 +107,10 @@ def reshape_indices(before: Dims, after: Dims, point: Sequence[Expr]) -> Dims:
         stride: Expr = ONE
         for a in reversed(sources[i:i_end]):
             outermost = a == sources[i]
-            # A dim of 0 makes the whole tensor empty, and then no point asks for an index.
-            quotient = floordiv(linear, stride)
-            whole = quotient if outermost else mod(quotient, before[a])
-            indices[a] = whole if in_bounds(whole, before[a]) else clamped(whole, before[a])
+            # A dim of 0 makes the whole tensor empty, and then no point asks for an index; but only
+            # a divisor that is positive by its form gives one that is known to be inside.
+            quotient = floordiv(linear, maximum(stride, ONE))
+            indices[a] = quotient if outermost else mod(quotient, maximum(before[a], ONE))
             stride = mul(stride, before[a])
     return tuple(indices)
 

@@ -11,16 +11,17 @@ from typing import Literal
 
 import numpy as np
 
-from tilewright.ir.bounds import known_equal
+from tilewright.ir.bounds import known_equal, known_le
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import BOOL, F16, F32, I32, I64
-from tilewright.ir.expr import Expr, Read, Scalar, Symbol, index
+from tilewright.ir.expr import ONE, Expr, Read, Scalar, Symbol, Var, index
 from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.domain import NUMERIC, axes, clamped, combine, from_end
 from tilewright.ir.ops.elementwise import widened
 from tilewright.ir.ops.gather import check_element_indices, clamped_array, element_requirements
 from tilewright.ir.ops.gather_nd import tuple_length
 from tilewright.ir.ops.shapes import equal_requirement, not_empty_requirement
+from tilewright.ir.simplify import minimum
 from tilewright.ir.stage import Stage
 from tilewright.ir.types import TensorType, tensor
 
@@ -77,22 +78,30 @@ class _Scatter(Op):
         updates: Buffer,
         result: Buffer,
         point: Sequence[Expr],
-        over: Sequence[Expr],
+        over: Sequence[Var],
     ) -> Stage:
-        """The stage that writes ``updates`` at ``over`` into cell ``point``."""
+        """The stage that writes ``updates`` at ``over`` into cell ``point``; none of them where a
+        dim that is indexed is empty, since no index is inside then.
+        """
         cells, old = axes("i", result.shape), Scalar("old", x.dtype)
         new: Expr = Read(updates, tuple(over))
         if self.reduction_name() != "none":
             new = combine(self.reduction_name(), old, new)
-        point = tuple(clamped(p, d) for p, d in zip(point, result.shape, strict=True))
-        over_axes = axes("u", updates.shape)
+        target = tuple(
+            p if p in over else clamped(p, d) for p, d in zip(point, result.shape, strict=True)
+        )
+        some = ONE
+        for p, d in zip(point, result.shape, strict=True):
+            if p not in over:
+                some = minimum(some, d)
+        once = () if some is ONE else (Var("once", some),)
         return Stage(
             "scatter",
             self.name,
             cells,
-            over_axes,
+            (*once, *over),
             (result,),
-            point,
+            target,
             (old,),
             (Read(x, cells),),
             (new,),
@@ -128,12 +137,13 @@ class ScatterElements(_Scatter):
 
     def stages(self, operands: Sequence[Buffer], results: Sequence[Buffer]) -> tuple[Stage, ...]:
         (x, indices, updates), (result,) = operands, results
-        over = axes("u", updates.shape)
+        extents = list(map(_shared, updates.shape, indices.shape))
+        for a, d in enumerate(x.shape):
+            if a != self.axis:
+                extents[a] = _shared(extents[a], d)
+        over = axes("u", extents)
         point: list[Expr] = list(over)
-        place = Read(
-            indices, tuple(clamped(v, d) for v, d in zip(over, indices.shape, strict=True))
-        )
-        point[self.axis] = from_end(place, x.shape[self.axis])
+        point[self.axis] = from_end(Read(indices, over), x.shape[self.axis])
         return (self.scatter_stage(x, updates, result, point, over),)
 
     @classmethod
@@ -184,11 +194,10 @@ class ScatterNd(_Scatter):
 
     def stages(self, operands: Sequence[Buffer], results: Sequence[Buffer]) -> tuple[Stage, ...]:
         (x, indices, updates), (result,) = operands, results
-        over = axes("u", updates.shape)
-        lead = tuple(
-            clamped(v, d) for v, d in zip(over[: indices.rank - 1], indices.shape[:-1], strict=True)
-        )
         count = tuple_length(self, indices.type)
+        known = (*indices.shape[:-1], *x.shape[count:])
+        over = axes("u", map(_shared, updates.shape, known))
+        lead = over[: indices.rank - 1]
         point: list[Expr] = [
             from_end(Read(indices, (*lead, index(q))), x.shape[q]) for q in range(count)
         ]
@@ -206,6 +215,13 @@ class ScatterNd(_Scatter):
         yield Sample(cls(), (tensor(F32, (4, 4)), tensor(I64, (3, 2)), tensor(F32, (3,))), fill)
         types = tensor(F32, (_N, 3)), tensor(I64, (2, _M, 1)), tensor(F32, (2, _M, 3))
         yield Sample(cls("add"), types, fill)
+
+
+def _shared(dim: Expr, other: Expr) -> Expr:
+    """What lies within both dims; they are equal, or the other is larger, which need not be known
+    here.
+    """
+    return dim if known_le(dim, other) else minimum(dim, other)
 
 
 def _same_dims(shape: Sequence[Expr], updates: TensorType) -> tuple[Requirement, ...]:
