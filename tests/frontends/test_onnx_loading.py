@@ -245,6 +245,10 @@ GRAPHS: list[tuple[str, str]] = [
     ("{ y = Conv(x, w3) }", "Its weight has rank 1; at least 3"),
     ("{ y = Reshape(x, w3) }", "must be a list of integers but are of type f32"),
     ("{ y = Slice(x, i0, i0, i0, i0) }", "One of its steps is 0"),
+    ("{ y = CumSum(x, none) }", "Node 'CumSum_0' .CumSum. .* Its axis must be one number, not 0"),
+    ("{ y = CumSum(x, two) }", "Its axis must be one number, not 2"),
+    ("{ r = Range(none, i0, i0) y = Cast<to = 1>(r) }", "Its start must be one number, not 0"),
+    ("{ y = OneHot(x, none, w3) }", "Its depth must be one number, not 0"),
     ("{ y = Constant<value_int = 1, value_float = 1.0>() }", "has 2 values where one is needed"),
 ]
 
@@ -252,7 +256,12 @@ GRAPHS: list[tuple[str, str]] = [
 @pytest.mark.parametrize(("body", "message"), GRAPHS)
 def test_wrong_graphs(body: str, message: str) -> None:
     text = f"g (float[2] x) => (float[2] y) {body}"
-    initializers = {"w3": np.zeros(3, np.float32), "i0": np.zeros(1, np.int64)}
+    initializers = {
+        "w3": np.zeros(3, np.float32),
+        "i0": np.zeros(1, np.int64),
+        "none": np.zeros(0, np.int64),
+        "two": np.zeros(2, np.int64),
+    }
     refused(model_of(text, initializers=initializers), message)
 
 

@@ -311,6 +311,13 @@ def test_shapes_computed_from_constants() -> None:
     assert types(module) == ["f32[2,3]"]
 
 
+def test_one_element_computed_from_constants() -> None:
+    """An index that is out of range has no evaluator; numpy makes a scalar of the result."""
+    text = "g (float[2] x) => (int64[n] y) { limit = Gather(three, far) y = Range(i0, limit, i1) }"
+    numbers = {"three": np.array([3]), "far": np.array(5), "i0": np.array(0), "i1": np.array(1)}
+    assert types(import_model(model_of(text, initializers=numbers))) == ["i64[3]"]
+
+
 def test_shapes_fed_at_run_time_are_one_clear_error() -> None:
     text = "g (float[6] x, int64[2] target) => (float[a, b] y) { y = Reshape(x, target) }"
     with pytest.raises(UnsupportedOperatorError, match=r"its shape .'target'. is computed at run"):

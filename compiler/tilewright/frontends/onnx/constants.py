@@ -88,7 +88,8 @@ def computed_array(value: Value, store: ConstantStore, limits: Limits) -> Array 
         else:
             with np.errstate(all="ignore"):
                 results = node.op.reference(*(known[v] for v in node.operands))
-        known.update(zip(node.results, results))
+        # Numpy turns what has no dims into scalars here and there.
+        known.update(zip(node.results, map(np.asarray, results)))
     return known[value]
 
 

@@ -4,7 +4,7 @@ and to refuse.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import onnx
@@ -139,11 +139,15 @@ class NodeContext:
             )
         return [x for x in found if isinstance(x, int)]
 
-    def scalar_number(self, position: int, what: str) -> float | int | bool:
-        """The only element of an input, a plain number."""
+    def element(self, position: int, what: str) -> Any:
+        """The only element of an input: a number or, as it depends on dims, an expression."""
         contents = self.contents(position, what)
         self.require(contents.size == 1, f"Its {what} must be one number, not {contents.size}.")
-        number = contents.reshape(-1)[0]
+        return contents.reshape(-1)[0]
+
+    def scalar_number(self, position: int, what: str) -> float | int | bool:
+        """The only element of an input, a plain number."""
+        number = self.element(position, what)
         if not isinstance(number, int | float):
             self.unsupported(
                 f"its {what} depend{'' if _verb(what) == 'are' else 's'} on symbolic dims"

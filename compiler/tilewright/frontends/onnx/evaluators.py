@@ -315,7 +315,10 @@ def _check_size(ctx: NodeContext, factors: list[int]) -> None:
 def _range(ctx: NodeContext, inputs: Inputs) -> Contents:
     if not ctx.operand(0).dtype.is_integer:
         raise Unknown
-    start, limit, step = (_static(i)[0] for i in inputs)
+    bounds = [x for i in inputs for x in _static(i)]
+    if len(bounds) != 3:
+        raise Unknown
+    start, limit, step = bounds
     if step == 0 or abs(limit - start) // abs(step) > ctx.importer.limits.contents:
         raise Unknown
     return np.array(list(range(start, limit, step)), object)

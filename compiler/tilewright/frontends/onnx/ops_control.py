@@ -8,11 +8,7 @@ from tilewright.frontends.onnx.registry import handler
 
 @handler("If")
 def _if(ctx: NodeContext) -> list[Operand | None]:
-    contents = ctx.contents(0, "condition")
-    ctx.require(
-        contents.size == 1, f"Its condition has {contents.size} elements where one is needed."
-    )
-    branch = "then_branch" if contents.reshape(-1)[0] else "else_branch"
+    branch = "then_branch" if ctx.element(0, "condition") else "else_branch"
     graph = ctx.attributes.graph(branch)
     ctx.require(not graph.input, "Its branch takes inputs, which a branch must not.")
     ctx.require(

@@ -144,10 +144,11 @@ _register_position("ArgMin", Argmin)
 @handler("CumSum", since=11)
 def _cumsum(ctx: NodeContext) -> Value:
     x = ctx.value(0)
-    (axis,) = ctx.static_integers(1, "axis")
+    axes = ctx.static_integers(1, "axis")
+    ctx.require(len(axes) == 1, f"Its axis must be one number, not {len(axes)}.")
     exclusive = bool(ctx.attributes.integer("exclusive", 0))
     reverse = bool(ctx.attributes.integer("reverse", 0))
-    return ctx.emit(Cumsum(ctx.axis(axis, x.type.rank), exclusive, reverse), x)
+    return ctx.emit(Cumsum(ctx.axis(axes[0], x.type.rank), exclusive, reverse), x)
 
 
 @handler("LpNormalization")

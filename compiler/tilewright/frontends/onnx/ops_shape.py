@@ -100,7 +100,7 @@ def _constant_of_shape(ctx: NodeContext) -> Value | Operand:
 @handler("Range", since=11)
 def _range(ctx: NodeContext) -> Value:
     """``start + step * iota``; the count is folded from what is known of the three."""
-    start, limit, step = (ctx.contents(i, "bounds").reshape(-1)[0] for i in range(3))
+    start, limit, step = (ctx.element(i, name) for i, name in enumerate(("start", "limit", "step")))
     dtype = ctx.operand(0).dtype
     ctx.require(step != 0, "Its step is 0.")
     if all(shapes.is_number(x) for x in (start, limit, step)):
@@ -169,9 +169,7 @@ def _one_hot(ctx: NodeContext) -> Value:
     nothing.
     """
     indices = compose.cast(ctx, ctx.value(0), I64)
-    contents = ctx.contents(1, "depth")
-    ctx.require(contents.size == 1, "Its depth must be one number.")
-    element = contents.reshape(-1)[0]
+    element = ctx.element(1, "depth")
     depth = element if isinstance(element, Expr) else index(int(element))
     axis = ctx.axis(ctx.attributes.integer("axis", -1), indices.type.rank + 1)
     bound = compose.reshape(ctx, ctx.emit(DimValues((depth,))), ())
