@@ -385,3 +385,30 @@ def test_outputs_match_the_runtime_for_a_graph_of_shapes() -> None:
     feeds = {"x": np.random.default_rng(1).standard_normal((2, 3, 768)).astype(np.float32)}
     (theirs,) = expected(model, feeds)
     np.testing.assert_array_equal(imported(model, feeds)["y"], theirs)
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        ("float[4] y", ""),
+        ("float[n] y", ""),
+        ("float[] y", ""),
+        ("float[3] y", "'y' is declared with the shape [3], but the graph computes f32[4]."),
+        ("float[m, 4] y", "'y' is declared with the shape [?, 4], but the graph computes f32[4]."),
+    ],
+)
+def test_declared_shapes_of_outputs(
+    output: str, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = model_of(f"g (float[4] x) => ({output}) {{ y = Relu(x) }}")
+    assert types(import_model(model)) == ["f32[4]"]
+    assert caplog.messages == ([f"Output {told}"] if told else [])
+    caplog.clear()
+    import_model(model, shapes={"x": (5,)})
+    assert caplog.messages == []
+
+
+def test_declared_dtypes_of_outputs() -> None:
+    model = model_of("g (float[4] x) => (int64[4] y) { y = Relu(x) }")
+    with pytest.raises(FrontendError, match="'y' is declared as i64, but the graph computes f32"):
+        import_model(model)

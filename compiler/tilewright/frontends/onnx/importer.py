@@ -15,7 +15,7 @@ import onnx
 
 from tilewright.frontends.base import Shapes
 from tilewright.frontends.names import printable, quoted
-from tilewright.frontends.onnx import functions, shapes
+from tilewright.frontends.onnx import declared, functions, shapes
 from tilewright.frontends.onnx.attributes import check_against_schema, schema_of
 from tilewright.frontends.onnx.constants import computed_array, materialised
 from tilewright.frontends.onnx.context import NodeContext, UnsupportedNodeError
@@ -73,7 +73,13 @@ class Importer:
         self._raise_unsupported()
         self.builder.origin = "outputs"
         module = self.module
-        module.graph.set_outputs([self.materialise(r) for r in results])
+        outputs = [self.materialise(r) for r in results]
+        for info, value in zip(graph.output, outputs, strict=True):
+            declared.check_dtype(info, value.type)
+            # With shapes given for the inputs, those declared mean nothing.
+            if not shapes_given:
+                declared.warn_of_shape(info, value.type)
+        module.graph.set_outputs(outputs)
         module.output_names = [o.name for o in graph.output]
         if len(set(module.output_names)) != len(module.output_names):
             raise FrontendError("Two graph outputs have one name. Export the model again.")
@@ -121,30 +127,30 @@ class Importer:
             raise FrontendError(
                 f"Input {shown} is of kind '{kind}'; only tensors are supported as inputs yet."
             )
-        declared = info.type.tensor_type
-        dtype = dtype_of(declared.elem_type, f"Input {shown}")
+        tensor_type = info.type.tensor_type
+        dtype = dtype_of(tensor_type.elem_type, f"Input {shown}")
         bases = f"{info.name}_d"
         if info.name in given:
             wanted = list(given[info.name])
-            if declared.HasField("shape") and len(declared.shape.dim) != len(wanted):
+            if tensor_type.HasField("shape") and len(tensor_type.shape.dim) != len(wanted):
                 raise ShapesError(
-                    f"Input {shown} has rank {len(declared.shape.dim)} but the shape given for "
+                    f"Input {shown} has rank {len(tensor_type.shape.dim)} but the shape given for "
                     f"it, {wanted}, has "
                     f"rank {len(wanted)}. Give one dim for each axis."
                 )
             return tensor(
                 dtype, [self.symbols.given(d, f"{bases}{a}") for a, d in enumerate(wanted)]
             )
-        if not declared.HasField("shape"):
+        if not tensor_type.HasField("shape"):
             raise ShapesError(
                 f"Input {shown} has no shape in the model. Give one, as --shape "
                 f"{printable(info.name)}=n,4 on the command line or "
                 f"shapes={{{info.name!r}: ('n', 4)}} in Python; a word as a dim keeps it symbolic."
             )
-        rank = len(declared.shape.dim)
+        rank = len(tensor_type.shape.dim)
         dims = [
             self.symbols.dim(d, f"{bases}{a}", expected_size(a, rank))
-            for a, d in enumerate(declared.shape.dim)
+            for a, d in enumerate(tensor_type.shape.dim)
         ]
         return tensor(dtype, dims)
 
