@@ -27,7 +27,7 @@ _K = Symbol("K", 0, 64, 1, 2)
 class Pad(Op):
     """``begins`` and ``ends`` elements are added around ``x``; in mode ``constant`` they have the
     value of a second, scalar operand (0 if it is missing), and negative ones crop. ``reflect`` does
-    not repeat the edge.
+    not repeat the edge; pads that are larger than the dim reflect again, as numpy's and ONNX's do.
     """
 
     name = "pad"

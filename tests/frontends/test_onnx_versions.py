@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx.reference import ReferenceEvaluator
 
-from tests.frontends.onnx_running import check_against_runtime, node_model
+from tests.frontends.onnx_running import check_against_runtime, imported, model_of, node_model
 
 rng = np.random.default_rng(7)
 
@@ -301,3 +302,13 @@ def test_average_pool_counts_padding() -> None:
         "AveragePool", [IMAGE], 11, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1
     )
     check_against_runtime(model, feeds)
+
+
+@pytest.mark.parametrize(("mode", "n"), [("reflect", 1), ("reflect", 2), ("wrap", 1), ("wrap", 2)])
+def test_pads_larger_than_the_dim(mode: str, n: int) -> None:
+    """ONNX Runtime refuses these reflections; ONNX's own reference, like numpy, reflects again."""
+    text = f'g (float[n] x) => (float[m] y) {{ y = Pad<mode = "{mode}">(x, pads) }}'
+    model = model_of(text, opset=19, initializers={"pads": np.array([3, 5])})
+    x = np.arange(n, dtype=np.float32)
+    (theirs,) = ReferenceEvaluator(model).run(None, {"x": x})
+    np.testing.assert_array_equal(imported(model, {"x": x})["y"], theirs)
