@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tilewright.ir.buffer import SCOPES, Buffer, buffer
-from tilewright.ir.dtypes import BOOL, BY_NAME, INDEX, DType
+from tilewright.ir.dtypes import BOOL, BY_NAME, INDEX, STRING, DType
 from tilewright.ir.expr import (
     BINARY_OPS,
     COMPARE_OPS,
@@ -24,6 +24,7 @@ from tilewright.ir.expr import (
     Call,
     Cast,
     Compare,
+    Const,
     Expr,
     Guard,
     IndexOp,
@@ -213,6 +214,9 @@ class ExprParser(Cursor):
 
     def _literal(self, dtype: DType) -> Expr:
         token = self.token
+        # Only the empty string is a value of the IR; it is written with nothing between.
+        if dtype is STRING and self.accept(")"):
+            return Const("", STRING)
         sign = "-" if self.accept("-") else ""
         digits = self.next()
         fits = ("int",) if dtype.is_integer else ("int", "float")

@@ -93,7 +93,9 @@ class ExpressionEmitter:
             return self.indices.index(e)
         match e:
             case Const():
-                return constant(e.value, ssa_element(e.dtype))
+                # The type first: one without values here is refused.
+                element = ssa_element(e.dtype)
+                return constant(e.value, element)
             case Scalar(name):
                 bound = self.environment.values.get(e)
                 if bound is None:

@@ -28,6 +28,7 @@ from tilewright.ir.dtypes import (
     I16,
     I32,
     I64,
+    STRING,
     U4,
     U8,
     U16,
@@ -36,7 +37,7 @@ from tilewright.ir.dtypes import (
     DType,
 )
 from tilewright.ir.errors import CodegenError
-from tilewright.ir.expr import Binary, Cast, Compare, Expr, Select, Unary
+from tilewright.ir.expr import Binary, Cast, Compare, Const, Expr, Select, Unary
 from tilewright.ir.loop import Kernel
 from tilewright.ir.target import parse_target
 
@@ -300,4 +301,11 @@ def test_remainder_of_distant_magnitudes(run: Any) -> None:
 def test_complex_arithmetic_is_refused() -> None:
     kernel = elementwise("complex", (C64, C64), lambda a, b: {"sum": Binary("add", a, b, C64)})
     with pytest.raises(CodegenError, match="Values of type 'c64' cannot be computed"):
+        emit_kernel(kernel, TARGETS[0])
+
+
+def test_strings_are_refused() -> None:
+    empty = Const("", STRING)
+    kernel = elementwise("strings", (BOOL,), lambda x: {"y": Compare("eq", empty, empty)})
+    with pytest.raises(CodegenError, match="Values of type 'string' cannot be computed"):
         emit_kernel(kernel, TARGETS[0])
