@@ -128,7 +128,9 @@ def test_decomposition_computes_the_reference(name: str) -> None:
         graph, constants = Graph("main"), ConstantStore()
         graph.inputs = [Value(bound(t, symbols), f"x{i}") for i, t in enumerate(sample.operands)]
         results = sample.op.decompose(Builder(graph, constants), graph.inputs)
-        assert results is not None
+        if results is None:  # this one is computed as it is
+            assert type(sample.op).stages is not Op.stages
+            continue
         graph.set_outputs(results)
         actual = interpret_graph(graph, arrays, constants)
         for array, wanted in zip(actual.values(), expected, strict=True):
