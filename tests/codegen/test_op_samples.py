@@ -12,12 +12,20 @@ from tilewright.ir.expr import Symbol, free_variables
 from tilewright.ir.graph import Builder, Graph, Module, Value
 from tilewright.ir.graph_parser import registered_ops
 from tilewright.ir.interpreter.graphs import with_dims
+from tilewright.ir.layout import Layout, row_major
 from tilewright.ir.op import Array
+from tilewright.ir.ops.relayout import Relayout
 from tilewright.ir.target import parse_target
+from tilewright.ir.types import tensor
 from tilewright.runtime import load
 
 OPTIONS = CompileOptions(cache=False, tuned=False)
 OPS = [name for name, op in registered_ops().items() if any(op.samples())]
+
+
+def in_layout(builder: Builder, value: Value, layout: Layout) -> Value:
+    """The value in that layout: a model's inputs and outputs are row-major."""
+    return value if value.type.layout == layout else builder(Relayout(layout), value)
 
 
 def run_compiled(case: Case) -> list[Array]:
@@ -34,10 +42,12 @@ def run_compiled(case: Case) -> list[Array]:
         types = tuple(bound(t, sizes) for t in types)
         told = set()
     names = [f"x{i}" for i in range(len(types))]
-    graph = Graph("main", [Value(t, n) for t, n in zip(types, names)])
+    graph = Graph("main", [Value(tensor(t.dtype, t.shape), n) for t, n in zip(types, names)])
     module = Module(graph, {s.name: s for s in told}, input_names=names)
-    node = Builder(graph, module.constants, "sample").add(op, *graph.inputs)
-    graph.set_outputs(node.results)
+    builder = Builder(graph, module.constants, "sample")
+    operands = [in_layout(builder, v, t.layout) for v, t in zip(graph.inputs, types)]
+    node = builder.add(op, *operands)
+    graph.set_outputs([in_layout(builder, v, row_major(v.type.rank)) for v in node.results])
     module.output_names = [f"y{i}" for i in range(len(node.results))]
     target, report = parse_target("native,cores=2"), Report()
     optimize(module, target, OPTIONS, report)
