@@ -53,6 +53,9 @@ def floordiv(a: Operand, b: Operand) -> Expr:
     quotient, remainder = _split(a, b)
     if is_nonnegative(remainder) and known_lt(remainder, b):
         return quotient
+    remainder, b = _cancel(remainder, b)
+    if b is ONE:
+        return add(quotient, remainder)
     if isinstance(b, Const):
         remainder, b, quotient = _reduce_fraction(remainder, int(b.literal), quotient)
         if b is ONE:
@@ -123,6 +126,28 @@ def _split(a: Expr, b: Expr) -> tuple[Expr, Expr]:
         if coefficient - whole * factor:
             remainder[monomial] = coefficient - whole * factor
     return polynomial(quotient), polynomial(remainder)
+
+
+def _cancel(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """Both sides of ``a // b`` without the atoms that all terms share: ``n*x // (2*n)`` is ``x //
+    2``, since ``b`` is positive.
+    """
+    divisor = terms_of(b)
+    if len(divisor) != 1 or not divisor[0][0] or a is ZERO:
+        return a, b
+    ((atoms, factor),) = divisor
+    terms, left = dict(terms_of(a)), atoms
+    for atom in atoms:
+        if all(atom in monomial for monomial in terms):
+            terms = {_less(monomial, atom): c for monomial, c in terms.items()}
+            left = _less(left, atom)
+    return polynomial(terms), polynomial({left: factor})
+
+
+def _less(monomial: Monomial, atom: Expr) -> Monomial:
+    """The monomial without one of that factor."""
+    position = monomial.index(atom)
+    return monomial[:position] + monomial[position + 1 :]
 
 
 def _without(monomial: Monomial, atoms: Monomial) -> Monomial | None:

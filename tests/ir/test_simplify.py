@@ -279,6 +279,8 @@ A, B, C = VARS[:3]
         (mod(M * 3 + 4, 2), "0"),
         (floordiv(N * 8 + 8, 8), "n + 1"),
         (floordiv(A * N + C, N), "i"),
+        (floordiv(M * N, N * 2), "m // 2"),
+        (floordiv(M * N * N + B * N, N * N * 3), "(m*n + j) // (3*n)"),
         (mod(A * N + C, N), "k"),
         (minimum(A, 4), "i"),
         (minimum(A + 1, A), "i"),
