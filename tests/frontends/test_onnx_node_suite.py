@@ -193,6 +193,7 @@ UNSUPPORTED: dict[str, str] = {
     "test_if_seq": "sequences",
     "test_if_opt": "optional values",
     "test_range_*_expanded": "loops",
+    "test_equal_string*": "strings",
 }
 # Case patterns where we answer otherwise than the suite, by reason.
 DIFFERENT: dict[str, str] = {
