@@ -3,6 +3,7 @@
 
 import json
 import math
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,14 @@ Call = Callable[..., Result]
 def no_lines_of_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     """Standard error has what a test expects of it on a slow machine too."""
     monkeypatch.setattr("tilewright.cli.progress._SECONDS_BETWEEN_LINES", math.inf)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interrupts_arrive() -> Iterator[None]:
+    """Ctrl-C reaches what tests start, also where a shell in the background lets it be ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -162,7 +162,7 @@ def test_control_c_keeps_what_was_found(tmp_path: Path) -> None:
         if line.startswith("trials: "):
             os.killpg(process.pid, signal.SIGINT)  # as a terminal does
             break
-    out, err = process.communicate(timeout=600)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130, (out, err)
     assert "Interrupted. What was found until then is kept." in err
     assert "Traceback" not in err
