@@ -5,10 +5,7 @@ Code uses only operations that IEEE 754 defines to the bit, so results are equal
 sums is: on a target with fused multiply-add and vectors of the same width.
 """
 
-import os
 import platform
-import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from emulator import GCC, QEMU, Emulator, RunError
+from emulator import Emulator, RunError
 from onnx import TensorProto, helper
 
 import tilewright
@@ -152,23 +149,6 @@ def test_features_are_required(emulator: Emulator, tmp_path: Path) -> None:
 def test_refused_on_this_machine(digits: Path) -> None:
     with pytest.raises(tilewright.errors.TargetMismatchError, match="'aarch64'"):
         tilewright.load(digits)
-
-
-def test_the_page_on_cross_compiling(emulator: Emulator, tmp_path: Path) -> None:
-    """Its commands work as they stand, with the files they name in the current folder."""
-    docs = Path(__file__).parent.parent.parent / "docs"
-    page = (docs / "cross_compiling.md").read_text(encoding="utf-8")
-    (commands,) = re.findall(r"```sh\n(.*?)```", page, re.S)
-    if shutil.which(GCC) is None or shutil.which(QEMU[0]) is None:
-        pytest.skip("the page's own compiler and emulator are not here")
-    for path in (DIGITS, docs / "examples/run_model.c"):
-        shutil.copy(path, tmp_path)
-    binaries = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    shell = ["sh", "-euc", f'tilewright() {{ python -m tilewright "$@"; }}\n{commands}']
-    done = subprocess.run(
-        shell, cwd=tmp_path, env=os.environ | {"PATH": binaries}, check=True, capture_output=True
-    )
-    assert b"output logits: float32[batch, 10]" in done.stdout
 
 
 def test_operators(emulator: Emulator, tmp_path: Path) -> None:
