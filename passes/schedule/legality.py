@@ -14,6 +14,9 @@ a wrong schedule. Shown, in this order:
    (:mod:`.proof.races`);
 6. the phases of a GPU block are apart where they must be (:mod:`.proof.threads`).
 
+Taken for granted: a kernel is launched with buffers of the shapes that it declares, so no dim of an
+input or output is negative; the host program requires that of every value before the first launch.
+
 Together: by induction over time, every read finds what a run of the stages one after another would
 give it.
 """
@@ -23,6 +26,7 @@ from dataclasses import dataclass
 
 import islpy as isl
 
+from tilewright.ir.bounds import is_nonnegative
 from tilewright.ir.errors import ScheduleError
 from tilewright.ir.loop import Kernel
 from tilewright.passes.lower.kernel import plain_body
@@ -94,7 +98,8 @@ def _prove(
     if any(stage.kind == "opaque" for stage in kernel.stages):
         _require_plain(kernel)
         return Program(kernel), []
-    facts = Facts(context)
+    dims = dict.fromkeys(d for b in (*kernel.inputs, *kernel.outputs) for d in b.shape)
+    facts = Facts(context, (d for d in dims if not is_nonnegative(d)))
     program = collect(kernel)
     matcher = Matcher(program, facts)
     demands = matcher.run()

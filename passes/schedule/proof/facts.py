@@ -3,7 +3,7 @@
 there?
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import islpy as isl
 
@@ -24,8 +24,8 @@ from tilewright.passes.schedule.proof.report import values_of
 class Facts:
     """Answers over the iterations of a place, with loops, symbols and opaque values all as dims."""
 
-    def __init__(self, context: isl.Context) -> None:
-        self.names = Names(context)
+    def __init__(self, context: isl.Context, sizes: Iterable[Expr] = ()) -> None:
+        self.names = Names(context, sizes)
 
     def domain(self, place: Place, conditions: Sequence[Expr], items: Sequence[Expr]) -> Domain:
         """A domain that can express ``items``; its set is where ``place`` and ``conditions``

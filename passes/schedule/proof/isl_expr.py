@@ -110,10 +110,13 @@ def closure(items: Iterable[Expr]) -> dict[Expr, None]:
 class Names:
     """One isl name for every parameter of a proof, so that objects of different frames fit
     together.
+
+    ``sizes`` are expressions that are never negative, whatever the ranges of their symbols allow.
     """
 
-    def __init__(self, context: isl.Context) -> None:
+    def __init__(self, context: isl.Context, sizes: Iterable[Expr] = ()) -> None:
         self.context = context
+        self.sizes = tuple(e for e in sizes if not opaque_atoms(e))
         self._names: dict[Expr, str] = {}
 
     def of(self, e: Expr) -> str:
@@ -125,6 +128,7 @@ class Frame:
 
     def __init__(self, names: Names, parameters: Sequence[Expr]) -> None:
         self.context = names.context
+        self.sizes = names.sizes
         self.parameters = tuple(parameters)
         self.named = {names.of(e): e for e in self.parameters}
         space = isl.Space.set_alloc(self.context, len(self.parameters), 0)
@@ -266,6 +270,10 @@ class Domain:
             if isinstance(e, Symbol) and e.multiple > 1:
                 remainder = self.aff(e).mod_val(e.multiple)
                 subject = subject.add_constraint(isl.Constraint.equality_from_aff(remainder))
+        for size in self.frame.sizes:
+            symbols = free_variables(size)
+            if symbols <= self._at.keys() and not symbols.isdisjoint(ranged):
+                subject = self.nonnegative(subject, size)
         return subject
 
     def within(self, subject: Any, e: Expr, extent: Expr) -> Any:

@@ -453,3 +453,20 @@ def test_a_reduction_may_write_its_cells_in_another_order(thorough: bool) -> Non
         assert broken != TRANSPOSED
         with pytest.raises(ScheduleError):
             prove(parse_kernel(broken), thorough=thorough)
+
+
+SHRUNK = """
+kernel @shrunk(x: f32[n - 4]) -> (y: f32[n - 4]) {
+  symbol n in [1, 64]
+  stage map neg(i in n - 4) -> y[i] = neg(x[i])
+  for i in max(n - 4, 1) serial { if (n != 4) { block neg.map(i) { y[i] = neg(x[i]) } } }
+}
+"""
+
+
+def test_no_dim_of_an_argument_is_negative() -> None:
+    """For n below 4 the block would write outside; the host program lets no such n through."""
+    prove(parse_kernel(SHRUNK))
+    prove(parse_kernel(SHRUNK), thorough=True)
+    with pytest.raises(ScheduleError, match=r"writes 'y\[0\]', outside the shape \[0\] .*n=4"):
+        prove(parse_kernel(SHRUNK.replace("n != 4", "n != 5")))

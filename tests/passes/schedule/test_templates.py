@@ -22,6 +22,7 @@ from tilewright.ir.ops.reduce import ReduceMean
 from tilewright.ir.ops.resize import Resize
 from tilewright.ir.ops.softmax import Softmax
 from tilewright.ir.rewrite import evaluate
+from tilewright.ir.simplify import floordiv
 from tilewright.ir.target import parse_target
 from tilewright.ir.types import TensorType, tensor
 from tilewright.passes.lower.kernel import Lowered, lower_group
@@ -154,3 +155,18 @@ def test_channels_that_are_expected_to_be_many_and_images_that_are_small() -> No
     kernel = lower_group(node, builder.constants).kernel
     for target in ("x86-64-v3", "x86-64-v4", "aarch64"):
         prove(next(default_candidates(kernel, parse_target(target))).kernel)
+
+
+def test_images_whose_size_is_computed_are_tiled() -> None:
+    """Their dims may seem negative: `(h + 1) // 2 - 3` is, for small `h`."""
+    height, width = (floordiv(Symbol(n, 1, 1 << 31, 1, 224) + 1, 2) - 1 for n in "hw")
+    builder = Builder(Graph("g"), ConstantStore())
+    types = tensor(F32, (1, 10, height, width), LAST), tensor(F32, (16, 10, 3, 3), FILTERS)
+    operands = (Value(t, f"v{i}") for i, t in enumerate(types))
+    node = builder.add(Conv((1, 1), (0, 0, 0, 0), (1, 1)), *operands)
+    node.result.type = node.result.type.with_layout(LAST)
+    kernel = lower_group(node, builder.constants).kernel
+    for target in ("x86-64-v3", "x86-64-v4", "aarch64"):
+        candidate = next(default_candidates(kernel, parse_target(target)))
+        assert candidate.template == "tiled"
+        prove(candidate.kernel)
