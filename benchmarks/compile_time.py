@@ -21,6 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.archives import ZooError
 from benchmarks.zoo import model_path
 
 BUDGETS = {"resnet50": (20.0, 1.0), "minilm_l6_v2_trained": (15.0, None)}
@@ -64,12 +65,16 @@ def measure(name: str) -> CompileTime:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; 1 if a model is over its budget."""
+    """Print the table; 1 if a model is over its budget, 2 if one cannot be had."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compile_time", description=__doc__)
     parser.add_argument("models", nargs="*", default=MODELS, metavar="MODEL")
     parser.add_argument("--json", type=Path, metavar="FILE")
     given = parser.parse_args(arguments)
-    rows = [measure(name) for name in given.models]
+    try:
+        rows = [measure(name) for name in given.models]
+    except ZooError as error:
+        print(error, file=sys.stderr)
+        return 2
     table = Table("model", "cold s", "budget", "cached s", "budget")
     for row in rows:
         cold, cached = BUDGETS.get(row.model, (None, None))

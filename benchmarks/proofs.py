@@ -17,6 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.archives import ZooError
 from benchmarks.zoo import load_table, model_path
 from tilewright.driver import CompileOptions, KernelRow, build
 from tilewright.ir.target import parse_target
@@ -32,7 +33,7 @@ def proofs_of(path: Path, cache: bool) -> list[KernelRow]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table and the sums."""
+    """Print the table and the sums; 2 if a model cannot be had."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.proofs", description=__doc__)
     parser.add_argument("--suite", default="core")
     parser.add_argument("--model", action="append", metavar="NAME")
@@ -43,7 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows: dict[str, tuple[str, KernelRow]] = {}
     console = Console(stderr=True)
     for name in names:
-        found = proofs_of(model_path(name), given.cache)
+        try:
+            found = proofs_of(model_path(name), given.cache)
+        except ZooError as error:
+            console.print(str(error), markup=False)
+            return 2
         console.print(f"{name}: {len(found)} forms, {sum(k.proof_ms for k in found):.0f} ms")
         rows.update({k.name: (name, k) for k in found if k.name not in rows})
     table = Table("kernel", "model", "template", "proof ms", "origin")

@@ -30,6 +30,14 @@ ShapeOption = Annotated[
         help="Dims of an input, as x=1,3,224,224; a word keeps a dim symbolic. Repeatable.",
     ),
 ]
+SizeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--size",
+        metavar="SYMBOL=N",
+        help="The size of a symbolic dim in made-up inputs. Repeatable.",
+    ),
+]
 NumericsOption = Annotated[
     Numerics,
     typer.Option("--numerics", help="'strict' forgoes rewrites that change rounding much."),

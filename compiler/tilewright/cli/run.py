@@ -18,6 +18,7 @@ from tilewright.cli.arguments import (
     NumericsOption,
     QuietOption,
     ShapeOption,
+    SizeOption,
     ThreadsOption,
     parse_shapes,
     parse_sizes,
@@ -85,14 +86,7 @@ def run_model(
     seed: Annotated[
         int, typer.Option("--seed", metavar="N", min=0, help="Of the random inputs.")
     ] = 0,
-    size: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--size",
-            metavar="SYMBOL=N",
-            help="A symbolic dim's size in random inputs. Repeatable.",
-        ),
-    ] = None,
+    size: SizeOption = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="DIR", help="Write outputs there as .npy files."),

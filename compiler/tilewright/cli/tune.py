@@ -15,6 +15,7 @@ from tilewright.cli.arguments import (
     QuietOption,
     RecordsOption,
     ShapeOption,
+    SizeOption,
     check_no_artifact,
     check_no_input,
     parse_shapes,
@@ -57,14 +58,7 @@ def tune_model(
         ),
     ] = "native",
     shape: ShapeOption = None,
-    size: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--size",
-            metavar="SYMBOL=N",
-            help="A symbolic dim's size in measurements; else a typical one. Repeatable.",
-        ),
-    ] = None,
+    size: SizeOption = None,
     numerics: NumericsOption = Numerics.default,
     seed: Annotated[
         int, typer.Option("--seed", metavar="N", min=0, help="Decides which schedules are tried.")

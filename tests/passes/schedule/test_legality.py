@@ -10,12 +10,13 @@ from scheduled_kernels import KERNELS
 from tilewright.ir.buffer import buffer
 from tilewright.ir.dtypes import F32
 from tilewright.ir.errors import ScheduleError
-from tilewright.ir.expr import Read, Var, index
+from tilewright.ir.expr import IndexOp, Read, Symbol, Var, index
 from tilewright.ir.loop import Block, For, Kernel, Store, map_stmt, walk
 from tilewright.ir.loop_parser import parse_kernel
 from tilewright.ir.stage import Stage
 from tilewright.ir.types import tensor
 from tilewright.passes.schedule.legality import prove
+from tilewright.passes.schedule.proof.report import numbers
 
 
 @dataclass(frozen=True)
@@ -470,3 +471,8 @@ def test_no_dim_of_an_argument_is_negative() -> None:
     prove(parse_kernel(SHRUNK), thorough=True)
     with pytest.raises(ScheduleError, match=r"writes 'y\[0\]', outside the shape \[0\] .*n=4"):
         prove(parse_kernel(SHRUNK.replace("n != 4", "n != 5")))
+
+
+def test_a_counter_example_may_divide_by_zero() -> None:
+    m = Symbol("m", 0, 9)
+    assert numbers((IndexOp("floordiv", m, m), m + 1), {m: 0}) == ["m // m", "1"]
