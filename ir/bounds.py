@@ -168,7 +168,7 @@ def _monomial_direction(monomial: Monomial, coefficient: int, v: Var) -> bool | 
 
 
 def _interval_end(e: Expr, least: bool) -> Bound:
-    """One end by plain interval arithmetic, with one refinement for floor-divisions in sums."""
+    """One end by plain interval arithmetic, with refinements for floor-divisions in sums."""
     match e:
         case Const():
             return int(e.literal)
@@ -177,11 +177,9 @@ def _interval_end(e: Expr, least: bool) -> Bound:
         case Var(_, extent):
             return 0 if least else max(0, upper(extent) - 1)
         case Poly(terms):
-            plain = _sum_end(terms, least)
-            relaxed = _relax_floordiv(terms, least)
-            if relaxed is None:
-                return plain
-            return max(plain, lower(relaxed)) if least else min(plain, upper(relaxed))
+            relaxed = (_relax_nested(terms, least), _relax_floordiv(terms, least))
+            ends = [(lower if least else upper)(r) for r in relaxed if r is not None]
+            return (max if least else min)([_sum_end(terms, least), *ends])
         case IndexOp(op, a, b):
             return _op_interval(op, a, b)[0 if least else 1]
     return -INFINITY if least else INFINITY
@@ -230,7 +228,7 @@ def _relax_floordiv(terms: tuple[tuple[Monomial, int], ...], least: bool) -> Exp
         slack = divisor - 1 if least == (coefficient > 0) else 0
         rest = polynomial({m: c for m, c in terms if m != monomial})
         return add(rest, mul(sub(atom.a, slack), coefficient // divisor))
-    return _relax_nested(terms, least)
+    return None
 
 
 def _relax_nested(terms: tuple[tuple[Monomial, int], ...], least: bool) -> Expr | None:

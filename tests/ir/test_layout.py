@@ -5,7 +5,7 @@ import itertools
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tilewright.ir.bounds import bounds, lower, upper
@@ -48,6 +48,7 @@ def test_offsets_are_distinct_and_agree_with_pack(case: tuple[tuple[int, ...], L
 
 
 @given(layouts())
+@example(((1, 1), Layout((1, 0), ((1, 2), (0, 2), (1, 2)))))
 @settings(max_examples=40, deadline=None)
 def test_symbolic_offset_evaluates_to_the_static_one(
     case: tuple[tuple[int, ...], Layout],
