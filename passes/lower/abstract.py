@@ -71,7 +71,8 @@ class _Abstraction:
     def _symbol(self, e: Expr) -> Expr:
         if _varies(e):
             raise PassError(
-                f"The index '{e}' multiplies or divides a loop variable by a symbolic dim."
+                f"The index '{e}' multiplies or divides a loop variable by a symbolic dim. "
+                "Give that dim a size with --shape ('shapes=' in Python)."
             )
         if e not in self.symbols:
             lo, hi = bounds(e)

@@ -80,6 +80,31 @@ def test_a_concat_of_a_hundred_parts() -> None:
         np.testing.assert_array_equal(model(x, y), np.concatenate([x, y] * 50))
 
 
+SLICED_SCATTER = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 6] x, int64[k, 3] where, float[k, 3] new) => (float[n, 3] y) <int64[1] zero = {0},
+    int64[1] last = {3}, int64[1] first = {100}, int64[1] axis = {1}, int64[1] back = {-1},
+    int64[1] end = {-100}> {
+  window = Slice(x, zero, last, axis)
+  turned = Slice(window, first, end, zero, back)
+  y = ScatterElements<axis = 0, reduction = "add">(turned, where, new)
+}
+"""
+
+
+def test_a_scatter_into_a_slice() -> None:
+    """The data of a scatter is read before the updates: here a window of rows in reverse order."""
+    model = tilewright.compile(onnx.parser.parse_model(SLICED_SCATTER))
+    rng = np.random.default_rng(0)
+    for n, k in ((1, 1), (5, 3), (4, 9), (3, 0)):
+        x, new = (rng.standard_normal(s, np.float32) for s in ((n, 6), (k, 3)))
+        where = rng.integers(-n, n, (k, 3))
+        expected = x[::-1, :3].copy()
+        np.add.at(expected, (where % n, np.arange(3)), new)
+        found = model.run({"x": x, "where": where, "new": new})["y"]
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_an_output_larger_than_memory() -> None:
     model = tilewright.compile(
         onnx.parser.parse_model(

@@ -2,12 +2,15 @@
 """Lowering: which stages, axes, symbols and names a group's kernel has."""
 
 import numpy as np
+import pytest
 from computations import Region
 
 from tilewright.ir.dtypes import F32, I64
+from tilewright.ir.errors import PassError
 from tilewright.ir.expr import Symbol
 from tilewright.ir.graph import Builder, ConstantStore, Graph, Value
 from tilewright.ir.ops.binary import Add, Mul
+from tilewright.ir.ops.conv import Conv
 from tilewright.ir.ops.cumsum import Cumsum
 from tilewright.ir.ops.matmul import Matmul
 from tilewright.ir.ops.scatter import ScatterElements
@@ -91,3 +94,15 @@ def test_work_grows_with_the_points() -> None:
     work = work_estimate(kernel)
     small, large = (evaluate(work, {"n0": n}) for n in (10, 100))
     assert 9 * small <= large <= 11 * small
+
+
+def test_an_index_that_is_not_affine_names_the_node() -> None:
+    """The group of an output channel is unknown where the number of channels is."""
+    outputs, inputs = Symbol("M", 2, 64), Symbol("K", 1, 64)
+    builder = Builder(Graph("g"), ConstantStore(), "stem/conv")
+    x = Value(tensor(F32, (B, inputs * 2, 8, 8)))
+    weight = Value(tensor(F32, (outputs, inputs, 3, 3)))
+    node = builder.add(Conv((1, 1), (0, 0, 0, 0), (1, 1), 2), x, weight)
+    message = r"by a symbolic dim\. Give that dim a size with --shape .* stands for 'stem/conv'\."
+    with pytest.raises(PassError, match=message):
+        lower_group(node, builder.constants)
