@@ -187,6 +187,7 @@ class _Borders:
             # Between symbolic shapes only a reshape of row-major memory, an alias, is affine.
             plain = row_major(node.operands[0].type.rank)
             node.set_operand(0, self._converted(node.operands[0], plain))
+            self._write_row_major(node)
         if not _is_agnostic(node) or node.results[0].type.layout.is_row_major:
             return
         layout = node.results[0].type.layout
@@ -194,6 +195,14 @@ class _Borders:
             full = value.type.rank == len(layout.order) and not _is_flat(value, layout)
             if full and isinstance(value.op, Constant) and value.type.layout.is_row_major:
                 node.set_operand(position, self._converted(value, layout))
+
+    def _write_row_major(self, node: Node) -> None:
+        """Let the result be row-major, and its users read a copy in the layout chosen for it."""
+        result, uses = node.result, list(node.result.uses)
+        chosen = result.type.layout
+        result.type = result.type.with_layout(row_major(result.type.rank))
+        for user, position in uses:
+            user.set_operand(position, self._converted(result, chosen))
 
     def convert_outputs(self) -> None:
         """Return every output in row-major order."""

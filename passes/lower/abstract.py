@@ -6,13 +6,19 @@ one fresh symbol, with the bounds, divisibility and hint that are known of it; t
 structure over renamed symbols, so that ``2*h + 1`` and ``h`` stay related. The host program
 evaluates the replaced expressions at each run. The names ``n0``, ``n1``, ... follow the order of
 first use: kernels of equal form become equal, and everything in them is affine.
+
+What a kernel does not know any more is that ``batch*seq`` has to do with ``seq``. Where the bounds
+of a read may have followed from that, the read gets a guard that the kernel itself can check.
 """
+
+from collections.abc import Mapping
 
 from tilewright.ir.bounds import bounds, multiple_of
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.errors import PassError
 from tilewright.ir.expr import (
     UNBOUNDED,
+    ZERO,
     Const,
     Expr,
     IndexOp,
@@ -20,13 +26,17 @@ from tilewright.ir.expr import (
     Read,
     Symbol,
     Var,
+    free_variables,
     index,
     mul,
     walk,
 )
+from tilewright.ir.ops.domain import zero
 from tilewright.ir.rewrite import CONSTRUCTORS, hinted, rewrite
+from tilewright.ir.simplify import compare
 from tilewright.ir.stage import Stage
-from tilewright.passes.lower.collect import Computation
+from tilewright.ir.value_expr import guard
+from tilewright.passes.lower.collect import Computation, map_stage_expressions
 
 
 class _Abstraction:
@@ -136,4 +146,35 @@ def abstract_dims(c: Computation) -> tuple[Computation, dict[Symbol, Expr]]:
     inputs = tuple(map(a.buffer, c.inputs))
     outputs = tuple(map(a.buffer, c.outputs))
     stages = tuple(map(a.stage, c.stages))
-    return Computation(stages, inputs, outputs, c.arguments), {s: e for e, s in a.symbols.items()}
+    meaning = {s: e for e, s in a.symbols.items()}
+    parted = _parted(meaning)
+    if parted:
+        stages = tuple(map_stage_expressions(s, lambda e: _guarded(e, parted)) for s in stages)
+    return Computation(stages, inputs, outputs, c.arguments), meaning
+
+
+def _parted(meaning: Mapping[Symbol, Expr]) -> frozenset[Expr]:
+    """The symbols whose meanings share a dim of the model with another's."""
+    users: dict[Expr, set[Expr]] = {}
+    for symbol, e in meaning.items():
+        for dim in free_variables(e):
+            users.setdefault(dim, set()).add(symbol)
+    return frozenset(s for sharing in users.values() if len(sharing) > 1 for s in sharing)
+
+
+def _guarded(e: Expr, parted: frozenset[Expr]) -> Expr:
+    """``e`` with guards around the reads whose indices or dims have a symbol of ``parted`` and are
+    not in bounds by what is known of the symbols alone.
+    """
+
+    def leaf(node: Expr) -> Expr | None:
+        if not isinstance(node, Read):
+            return None
+        value: Expr = Read(node.buffer, tuple(rewrite(i, leaf) for i in node.indices))
+        for i, dim in zip(node.indices, node.buffer.shape, strict=True):
+            if (free_variables(i) | free_variables(dim)) & parted:
+                for condition in (compare("ge", i, ZERO), compare("lt", i, dim)):
+                    value = guard(condition, value, zero(node.dtype))
+        return value
+
+    return rewrite(e, leaf)

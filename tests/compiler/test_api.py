@@ -105,6 +105,31 @@ def test_a_scatter_into_a_slice() -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+DENSE_OVER_FREQUENCIES = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 3, t, 8] x, float[8, 8] w) => (float[n, 3, u, 7] y) {
+  dense = MatMul(x, w)
+  y = MaxPool<kernel_shape = [2, 2]>(dense)
+}
+"""
+
+
+def test_a_pool_after_a_dense_layer_on_the_last_axis() -> None:
+    """Rows of the matrix product are ``3*n*t``; the pool reads channels last."""
+    parsed = onnx.parser.parse_model(DENSE_OVER_FREQUENCIES)
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((8, 8), np.float32)
+    parsed.graph.input.pop()
+    parsed.graph.initializer.append(onnx.numpy_helper.from_array(w, "w"))
+    model = tilewright.compile(parsed)
+    for n, t in ((2, 5), (1, 2), (0, 3)):
+        x = rng.standard_normal((n, 3, t, 8), np.float32)
+        dense = x @ w
+        expected = np.maximum(dense[..., 1:, :], dense[..., :-1, :])
+        expected = np.maximum(expected[..., 1:], expected[..., :-1])
+        np.testing.assert_allclose(model(x), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_an_output_larger_than_memory() -> None:
     model = tilewright.compile(
         onnx.parser.parse_model(

@@ -75,12 +75,22 @@ def test_indices_keep_their_loop_variables() -> None:
 
 
 def test_rows_of_a_symbolic_length() -> None:
-    """Row-major memory read by rows: the stride is a symbol, the product with the row is kept."""
+    """Row-major memory read by rows: the stride is a symbol, the product with the row is kept.
+
+    That ``n0`` is the product of ``n1`` and ``n2`` is lost, so the read has a guard.
+    """
     text = f"""(x: f32[batch*seq]) -> (y: f32[batch,seq]) {{ {SYMBOLS}
       stage map m(i in batch, j in seq) -> y[i, j] = x[seq*i + j] }}"""
     c, meaning = abstract_dims(computation(text))
     assert [str(e) for e in meaning.values()] == ["batch*seq", "batch", "seq"]
-    assert stages(c)[0].endswith("= x[i*n2 + j]")
+    assert stages(c)[0].endswith("= guard((i*n2 + j < n0), x[i*n2 + j], f32(0.0))")
+
+
+def test_what_is_in_bounds_by_the_symbols_has_no_guard() -> None:
+    text = f"""(x: f32[batch*seq], r: f32[seq]) -> (y: f32[batch*seq, seq]) {{ {SYMBOLS}
+      stage map m(i in batch*seq, j in seq) -> y[i, j] = (x[i] + r[j]) }}"""
+    c, _ = abstract_dims(computation(text))
+    assert stages(c) == ["map m(i in n0, j in n1) -> y[i, j] = (x[i] + r[j])"]
 
 
 def test_a_product_of_two_loop_variables_in_a_divisor_is_refused() -> None:

@@ -9,13 +9,19 @@ from collections.abc import Iterator
 import pytest
 
 import tilewright.ir.ops  # noqa: F401
+from tilewright.ir.dtypes import F32
 from tilewright.ir.errors import TypeInferenceError
-from tilewright.ir.expr import Const, Symbol
+from tilewright.ir.expr import ZERO, Const, Expr, Symbol, index
 from tilewright.ir.graph import Builder, ConstantStore, Graph, Node, Value
+from tilewright.ir.layout import Layout
 from tilewright.ir.op import Op, Sample
+from tilewright.ir.ops.reshape import Reshape
+from tilewright.ir.ops.slice import Slice
 from tilewright.ir.types import TensorType, tensor
 from tilewright.passes.lower.kernel import lower_group
 from tilewright.passes.schedule.legality import prove
+
+Shape = tuple[Expr, ...]
 
 OPS = [n for n, op in Op.registry.items() if op.stages is not Op.stages and any(op.samples())]
 
@@ -58,3 +64,24 @@ def test_op(name: str) -> None:
             # Which channels a group has must be known.
             continue
         prove(lower_group(node, constants).kernel)
+
+
+N, M = Symbol("n", 0, 64, 1, 4), Symbol("m", 0, 64, 1, 3)
+FLAT, DEEP, ROWS = (N * M * 8, index(6)), (N, index(8), M, index(6)), (N * M * 2, index(24))
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.permutations((FLAT, DEEP, ROWS), 2)))
+def test_a_product_of_dims_is_a_dim_of_its_own(before: Shape, after: Shape) -> None:
+    """To a kernel ``n*m`` has nothing to do with ``n`` and ``m``, although the model knows."""
+    builder = Builder(Graph("g"), ConstantStore())
+    for order in itertools.permutations(range(len(after))):
+        result = tensor(F32, after, Layout(order))
+        node = builder.add_typed(Reshape(after), [Value(tensor(F32, before), "x")], [result])
+        prove(lower_group(node, builder.constants).kernel)
+
+
+def test_a_slice_of_a_product_of_dims() -> None:
+    builder = Builder(Graph("g"), ConstantStore())
+    few, times = Symbol("n", 1, 64, 1, 4), Symbol("m", 1, 64, 1, 3)
+    node = builder.add(Slice((ZERO,), (few,), (1,)), Value(tensor(F32, (few * times,)), "x"))
+    prove(lower_group(node, builder.constants).kernel)
