@@ -71,9 +71,10 @@ class Worker:
                 self._process.wait(_DYING_SECONDS)  # for the status that it ends with by itself
             self.close()
             reason = f"took longer than {timeout:g} s" if expired.is_set() else self._last_words()
-            raise CodegenError(f"{self._task} '{what}' failed: the worker {reason}.")
+            raise CodegenError(f"{self._task} '{what}' failed: the worker {reason}.", what)
         if "error" in answer[0]:
-            raise CodegenError(f"{self._task} '{what}' failed: {answer[0]['error'].strip()}")
+            reason = answer[0]["error"].strip()
+            raise CodegenError(f"{self._task} '{what}' failed: {reason}", what)
         return answer
 
     @property

@@ -14,8 +14,11 @@ import onnx
 from tilewright.frontends import import_model  # noqa: F401  (registers the handlers)
 from tilewright.frontends.onnx.functions import has_standard_body
 from tilewright.frontends.onnx.registry import NEWEST_OPSET, OLDEST_OPSET, supported_operators
+from tilewright.frontends.onnx.tensors import DTYPES
+from tilewright.ir.dtypes import STRING
 
 PAGE = Path(__file__).with_name("operators.md")
+TYPES = ", ".join(f"`{t.full_name}`" for t in DTYPES.values() if t is not STRING)
 HEAD = f"""# Supported operators
 
 Written by `python docs/generate_operators.py`; do not edit.
@@ -23,7 +26,15 @@ Written by `python docs/generate_operators.py`; do not edit.
 ONNX operator sets {OLDEST_OPSET} to {NEWEST_OPSET} are understood. *Since* lists the versions of
 the operator set from which a form of the operator is handled; each holds up to the next. Some
 uses may still be refused: `tilewright inspect model.onnx` tells which nodes of a model are not
-supported, and why. Strings, sequences and optional values are not.
+supported, and why.
+
+Element types are {TYPES}, as far
+as ONNX lets an operator have them. Strings, sequences and optional values are not supported.
+
+Where an operand decides the shape of a result, or which nodes run, it must be a constant or follow
+from the shapes of the model's inputs: the shape of `Reshape` and `Expand`, the repeats of `Tile`,
+the bounds of `Slice` and `Range`, the pads of `Pad`, the sizes of `Resize`, the condition of
+`Compress` and of `If`. `MaxPool` is supported without its second output, and no operator in training mode.
 """
 FUNCTIONS = """## By the standard's own definition
 

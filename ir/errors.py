@@ -63,7 +63,13 @@ class ScheduleError(TilewrightError):
 
 
 class CodegenError(TilewrightError):
-    """Loop IR cannot be turned into code for the target."""
+    """Loop IR cannot be turned into code for the target. ``subject`` is the kernel or program at
+    fault, where one is.
+    """
+
+    def __init__(self, message: str, subject: str = "") -> None:
+        super().__init__(message)
+        self.subject = subject
 
 
 class TargetError(TilewrightError):

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilewright.requirements import explain_missing
+from tilewright.requirements import packages_for
 from tilewright.version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -64,16 +64,11 @@ _check_links(Path(__file__).parent)
 
 
 def __getattr__(name: str) -> Any:
-    try:
+    with packages_for(f"tilewright.{name}"):
         if name in _MODULES:
             return getattr(import_module(_MODULES[name]), name)
         if name in _SUBMODULES:
             return import_module(f"tilewright.{name}")
-    except ModuleNotFoundError as error:
-        sentence = explain_missing(error)
-        if sentence is None:
-            raise
-        raise ImportError(f"'tilewright.{name}': {sentence}", name=error.name) from None
     raise AttributeError(f"Module '{__name__}' has no attribute '{name}'.")
 
 

@@ -13,19 +13,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import helper
-from onnx.backend.base import Backend, BackendRep, namedtupledict
-from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt
 
-from tilewright.api import compile
-from tilewright.driver import CompileOptions
-from tilewright.frontends import import_model
-from tilewright.frontends.onnx.registry import NEWEST_OPSET, OLDEST_OPSET
-from tilewright.ir.errors import FrontendError, UnsupportedOperatorError
 from tilewright.model import CompiledModel
+from tilewright.requirements import packages_for
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.errors import InputError
+
+with packages_for("tilewright.backend"):
+    import onnx
+    from onnx import helper
+    from onnx.backend.base import Backend, BackendRep, namedtupledict
+    from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt
+
+    from tilewright.api import compile
+    from tilewright.driver import CompileOptions
+    from tilewright.frontends import import_model
+    from tilewright.frontends.onnx.registry import NEWEST_OPSET, OLDEST_OPSET
+    from tilewright.ir.errors import FrontendError, UnsupportedOperatorError
 
 
 class PreparedModel(BackendRep):

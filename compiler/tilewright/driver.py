@@ -33,11 +33,10 @@ from tilewright.codegen.llvm.compile import compile_many
 from tilewright.codegen.llvm.host import EmittedHost, emit_host
 from tilewright.files import replacing
 from tilewright.frontends import import_model
-from tilewright.ir.errors import PassError
+from tilewright.ir.errors import CodegenError, PassError
 from tilewright.ir.expr import UNBOUNDED, Const, Expr, Symbol
 from tilewright.ir.graph import Constant, Module, Node, Value
 from tilewright.ir.layout_data import pack
-from tilewright.ir.loop import HostProgram
 from tilewright.ir.ops.group import Group
 from tilewright.ir.rewrite import substitute
 from tilewright.ir.target import Target
@@ -183,14 +182,20 @@ def build_module(
         cache = compile_cache(options)
         forms = {low.kernel.name: low.kernel for low in lowered}
         stored = stored_schedules(forms, target, VERSION, options.records) if options.tuned else {}
-        kernels = compile_kernels(forms, target, cache, progress, stored)
+        if options.dump_ir is not None:
+            _dump_kernels(options.dump_ir, lowered)  # to be there for a kernel that fails
+        try:
+            kernels = compile_kernels(forms, target, cache, progress, stored)
+        except CodegenError as error:
+            raise _placed(error, lowered) from error
     with report.phase("host program"):
         host = build_host(module, [_launch(low, kernels[low.kernel.name]) for low in lowered])
         emitted = emit_host(host.program, target, HOST_SYMBOL)
         (host_code,) = compile_many([emitted.text], target, external=list(kernels), cache=cache)
     _note_kernels(report, lowered, kernels)
     if options.dump_ir is not None:
-        _dump_kernels(options.dump_ir, lowered, kernels, host.program)
+        _dump_kernels(options.dump_ir, lowered, kernels)
+        (options.dump_ir / "host.ir").write_text(f"{host.program}\n", encoding="utf-8")
     with report.phase("link"):
         image = link_image([host_code, *(k.code for k in kernels.values())], HOST_SYMBOL)
     constants = [pack(module.constants[ref], layout) for ref, layout in host.constants]
@@ -268,21 +273,30 @@ def _note_kernels(
         )
 
 
-def _dump_kernels(
-    folder: Path, lowered: list[Lowered], kernels: Mapping[str, CompiledKernel], host: HostProgram
-) -> None:
-    """Write each kernel's form and schedule, and the host program, beside the graphs."""
-    folder.mkdir(parents=True, exist_ok=True)
-    seen: set[str] = set()
+def _placed(error: CodegenError, lowered: Sequence[Lowered]) -> CodegenError:
+    """The error with the node of the kernel at fault, and what a user can do about it."""
     for low in lowered:
-        name = low.kernel.name
-        if name in seen:
-            continue
-        seen.add(name)
-        done = kernels[name]
-        text = f"// {low.origin}\n{low.kernel}\n\n// schedule: {done.schedule}\n{done.text}\n"
-        (folder / f"kernel-{len(seen):03d}-{name}.ir").write_text(text, encoding="utf-8")
-    (folder / "host.ir").write_text(f"{host}\n", encoding="utf-8")
+        if low.kernel.name == error.subject:
+            hint = f"{error} The kernel stands for '{low.origin}'."
+            if low.kernel.symbols:
+                hint += " Its dims are symbolic; sizes for them (--shape) may help."
+            return CodegenError(f"{hint} --dump-ir shows its loops.", error.subject)
+    return error
+
+
+def _dump_kernels(
+    folder: Path, lowered: Sequence[Lowered], kernels: Mapping[str, CompiledKernel] | None = None
+) -> None:
+    """Write each kernel's form beside the graphs, with its schedule once there is one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    forms: dict[str, Lowered] = {}
+    for low in lowered:
+        forms.setdefault(low.kernel.name, low)
+    for number, (name, low) in enumerate(forms.items(), 1):
+        text = f"// {low.origin}\n{low.kernel}\n"
+        if kernels is not None:
+            text += f"\n// schedule: {kernels[name].schedule}\n{kernels[name].text}\n"
+        (folder / f"kernel-{number:03d}-{name}.ir").write_text(text, encoding="utf-8")
 
 
 def _manifest(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tilewright.model import CompiledModel, load
+from tilewright.requirements import packages_for
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.artifact import MAGIC
 from tilewright.runtime.context import Port
@@ -119,7 +120,8 @@ def _open(source: Any, threads: int | None) -> CompiledModel:
     )
     if artifact:
         return load(source, threads)
-    from tilewright.api import compile  # late: saved models run without the compiler's packages
+    with packages_for("tilewright.InferenceSession of a model that is not compiled"):
+        from tilewright.api import compile  # late: saved models run without these packages
 
     return compile(source, threads=threads)
 

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 import tilewright
 from tilewright.driver import Build, CompileOptions, build
-from tilewright.ir.errors import PassError
+from tilewright.ir.errors import CodegenError, PassError
 from tilewright.ir.loop_parser import parse_host, parse_kernel
 from tilewright.ir.target import parse_target
 from tilewright.passes.schedule.schedule import apply, parse_schedule
@@ -127,6 +127,20 @@ def test_the_host_program_is_dumped(first: Build, dumped: Path) -> None:
     for row in first.report.kernels:
         assert len(re.findall(rf"\b{row.name}\b", text)) >= row.launches
     assert {p.name for p in dumped.iterdir() if not p.match("[0-9k]*")} == {"host.ir"}
+
+
+def test_a_kernel_that_fails(
+    layers: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its node and a way out are told, and its loops are in the dump."""
+    monkeypatch.setattr("tilewright.codegen.kernels.TIMEOUT", 1e-4)
+    said = r"took longer .* stands for '(\w+)'\. Its dims are symbolic; .*--shape.*--dump-ir shows"
+    with pytest.raises(CodegenError, match=said) as caught:
+        build(layers, V3, options=CompileOptions(cache=False, dump_ir=tmp_path))
+    (path,) = tmp_path.glob(f"kernel-*-{caught.value.subject}.ir")
+    origin, text = path.read_text().split("\n", 1)
+    assert f"stands for '{origin.removeprefix('// ')}'" in str(caught.value)
+    assert parse_kernel(text).name == caught.value.subject
 
 
 def test_nothing_is_dumped_unless_asked(

@@ -113,6 +113,20 @@ def test_without_the_compilers_packages() -> None:
     assert len(said.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "statement"),
+    [
+        ("tilewright.backend", "import tilewright.backend"),
+        ("tilewright.InferenceSession", "import tilewright; tilewright.InferenceSession('m.onnx')"),
+    ],
+)
+def test_parts_that_need_the_compilers_packages(name: str, statement: str) -> None:
+    code = f"{MISSING}\ntry:\n    {statement}\nexcept ImportError as e:\n    print(e)"
+    said = python(code, "onnx")
+    assert said.startswith(f"'{name}") and len(said.splitlines()) == 1
+    assert "This needs the Python package 'onnx', which is not installed" in said
+
+
 @pytest.mark.parametrize("package", ["typer", "onnx"])
 def test_the_command_without_its_packages(package: str) -> None:
     model = SOURCES / "tilewright" / "data" / "digits.onnx"
