@@ -4,15 +4,30 @@
 A map disappears when every reader evaluates it about as often as it has points: then nothing is
 computed twice and its buffer is never stored. Kept are outputs of the kernel, maps read by a
 contraction or a windowed reduction (each point is used many times there: a schedule places them at
-a tile), maps read by several stages or several times unless they are mere movements of data, and
-padding in front of a window.
+a tile), maps read by several stages or several times unless they are mere movements of data,
+padding in front of a window, and maps without which an expression would become too long: a value
+that is used twice is written twice, so that a chain of such steps doubles with each.
 """
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.expr import Call, Expr, Guard, Read, Select, Var, free_variables, walk
+from tilewright.ir.expr import (
+    Call,
+    Expr,
+    Guard,
+    Read,
+    Select,
+    Var,
+    children,
+    free_variables,
+    walk,
+)
+from tilewright.ir.interning import memoised
 from tilewright.ir.rewrite import rewrite, substitute
 from tilewright.ir.stage import Stage
 from tilewright.passes.lower.collect import Computation, map_stage_expressions
+
+# Of ops in the form of a tree: far more than any model needs, and quick to compile.
+LONGEST = 1000
 
 
 def inline_maps(c: Computation) -> Computation:
@@ -25,10 +40,21 @@ def inline_maps(c: Computation) -> Computation:
         readers = [s for s in stages if any(r.buffer is current.output for r in s.reads())]
         if not readers or not _worthwhile(current, readers):
             continue
-        stages = [
-            inline_into(s, current) if s in readers else s for s in stages if s is not current
-        ]
+        merged = {s.name: inline_into(s, current) for s in readers}
+        if any(map(_too_long, merged.values())):
+            continue
+        stages = [merged.get(s.name, s) for s in stages if s is not current]
     return c.replace(tuple(stages))
+
+
+def _too_long(stage: Stage) -> bool:
+    return sum(map(_length, (*stage.targets, *stage.init, *stage.values))) > LONGEST
+
+
+@memoised
+def _length(e: Expr) -> int:
+    """How many operations and operands an expression has when it is written out."""
+    return 1 + sum(map(_length, children(e)))
 
 
 def _can_inline(stage: Stage, outputs: tuple[Buffer, ...]) -> bool:

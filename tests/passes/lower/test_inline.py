@@ -2,9 +2,14 @@
 """Inlining: which maps disappear into their readers, and what the readers then say."""
 
 import pytest
-from computations import computation, stages
+from computations import Region, computation, stages
 
-from tilewright.passes.lower.inline import inline_maps, is_movement
+from tilewright.ir.dtypes import F32
+from tilewright.ir.ops.binary import Mul
+from tilewright.ir.ops.unary import Sigmoid
+from tilewright.ir.types import tensor
+from tilewright.passes.lower.inline import LONGEST, inline_maps, is_movement
+from tilewright.passes.lower.kernel import lower_group
 
 INLINED = {
     "a chain of maps": (
@@ -90,3 +95,14 @@ def test_what_is_a_movement() -> None:
         stage map b(j in 8) -> z[j] = exp(x[j])
         stage map d(k in 8) -> w[k] = ((x[k] * x[k]) + ((x[k] * x[k]) * (x[k] - f32(1.0)))) }""")
     assert [is_movement(s) for s in c.stages] == [True, False, False]
+
+
+def test_a_chain_that_doubles_is_cut() -> None:
+    """Each step reads the one before it twice: written out, forty steps would be 2**40 terms."""
+    region = Region(tensor(F32, (6,)))
+    value = region.inputs[0]
+    for _ in range(40):
+        value = region.build(Mul(), value, region.build(Sigmoid(), value))
+    low = lower_group(region.node(value), region.store)
+    assert 2 <= len(low.kernel.stages) <= 8
+    assert len(str(low.kernel)) < 8 * 50 * LONGEST
