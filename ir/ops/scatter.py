@@ -212,7 +212,9 @@ class ScatterNd(_Scatter):
             for dtype in (F32, I32, F16):
                 types = tensor(dtype, (4, 3)), tensor(I64, (5, 1)), tensor(dtype, (5, 3))
                 yield Sample(op, types, fill)
-        yield Sample(cls(), (tensor(F32, (4, 4)), tensor(I64, (3, 2)), tensor(F32, (3,))), fill)
+        for rank in (2, 4):
+            types = tensor(F32, (4,) * rank), tensor(I64, (3, rank)), tensor(F32, (3,))
+            yield Sample(cls(), types, fill)
         types = tensor(F32, (_N, 3)), tensor(I64, (2, _M, 1)), tensor(F32, (2, _M, 3))
         yield Sample(cls("add"), types, fill)
 

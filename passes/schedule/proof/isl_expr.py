@@ -5,12 +5,14 @@ A :class:`Frame` fixes the parameters of one question: symbols, and loops that s
 while it is asked. A :class:`Domain` is a tuple of dims inside a frame, usually the loop variables
 of a statement. Sums, products with constants, ``floordiv`` and ``mod`` by constants become affine
 expressions; ``min`` and ``max`` piecewise ones. Anything else (a product of variables, a value read
-from memory) is *opaque*: a dim or parameter of its own, of which only the interval is known. Opaque
-dims make a set of readers larger than it is, which is sound; writers must not have any.
+from memory, and what it is held to by ``min`` and ``max``) is *opaque*: a dim or parameter of its
+own, of which only the interval is known. Opaque dims make a set of readers larger than it is, which
+is sound; writers must not have any.
 """
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import islpy as isl
@@ -32,9 +34,11 @@ from tilewright.ir.expr import (
     Var,
     free_variables,
     polynomial,
+    reads,
     sub,
 )
 from tilewright.ir.interning import memoised
+from tilewright.ir.rewrite import CONSTRUCTORS
 
 _DIM = isl.dim_type.set
 _PARAM = isl.dim_type.param
@@ -60,9 +64,25 @@ def opaque_atoms(e: Expr) -> tuple[Expr, ...]:
             return tuple(found)
         case IndexOp("floordiv" | "mod", a, Const()):
             return opaque_atoms(a)
-        case IndexOp("min" | "max", a, b):
+        case IndexOp("min" | "max", a, b) if not reads(e):
             return tuple(dict.fromkeys((*opaque_atoms(a), *opaque_atoms(b))))
     return (e,)
+
+
+def limits(e: Expr, inner: str, outer: str) -> list[Expr]:
+    """Expressions without values from memory, each a bound of ``e``: from below with "max" and
+    "min", from above with "min" and "max". ``max(0, min(x[i], n - 1))`` is at most
+    ``max(0, n - 1)``.
+    """
+    if not reads(e):
+        return [e]
+    match e:
+        case IndexOp(op, a, b) if op == inner:
+            return limits(a, inner, outer) + limits(b, inner, outer)
+        case IndexOp(op, a, b) if op == outer:
+            pairs = product(limits(a, inner, outer), limits(b, inner, outer))
+            return [CONSTRUCTORS[op](x, y) for x, y in pairs]
+    return []
 
 
 def is_condition(e: Expr) -> bool:
@@ -262,6 +282,10 @@ class Domain:
             if isinstance(e, Var):
                 subject = self.within(subject, e, e.extent)
                 continue
+            for limit in limits(e, "max", "min") if reads(e) else ():
+                subject = self._limited(subject, sub(e, limit))
+            for limit in limits(e, "min", "max") if reads(e) else ():
+                subject = self._limited(subject, sub(limit, e))
             least, greatest = bounds(e)
             if least != -INFINITY:
                 subject = self.nonnegative(subject, sub(e, int(least)))
@@ -275,6 +299,13 @@ class Domain:
             if symbols <= self._at.keys() and not symbols.isdisjoint(ranged):
                 subject = self.nonnegative(subject, size)
         return subject
+
+    def _limited(self, subject: Any, difference: Expr) -> Any:
+        """The part of a set where a difference is not negative; all if it cannot be expressed."""
+        try:
+            return self.nonnegative(subject, difference)
+        except KeyError:
+            return subject
 
     def within(self, subject: Any, e: Expr, extent: Expr) -> Any:
         """The part of a set where ``0 <= e < extent``."""

@@ -26,6 +26,7 @@ from tilewright.ir.expr import (
     Const,
     Expr,
     Guard,
+    IndexOp,
     Read,
     Scalar,
     Select,
@@ -436,4 +437,7 @@ def _pairs(spec: Expr, actual: Expr) -> list[tuple[Expr, Expr]] | None:
             return list(zip(args, others, strict=True))
         case ((Select(c, a, b) | Guard(c, a, b)), (Select(d, x, y) | Guard(d, x, y))):
             return [(c, d), (a, x), (b, y)]
+        case (IndexOp("min" | "max" as op, a, b), IndexOp(op2, x, y)) if op == op2:
+            # The two may be in either order: what is data goes with what is data.
+            return [(a, x), (b, y)] if bool(reads(a)) == bool(reads(x)) else [(a, y), (b, x)]
     return None
