@@ -15,7 +15,6 @@ from tilewright.cli.arguments import (
     NoCacheOption,
     Numerics,
     NumericsOption,
-    QuietOption,
     RecordsOption,
     ShapeOption,
     check_no_artifact,
@@ -85,7 +84,9 @@ def compile_model(
     records: RecordsOption = None,
     no_cache: NoCacheOption = False,
     cache_dir: CacheDirOption = None,
-    quiet: QuietOption = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show neither progress nor the summary.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Compile a model to an artifact (.tw).
