@@ -196,7 +196,7 @@ class Context:
         exports: list[Any] = []  # keeps the arrays' memory where it is
         if type(feeds) is not dict and not isinstance(feeds, Mapping):
             raise InputError(
-                f"The inputs are given as a mapping from names to arrays, not as a "
+                "The inputs are given as a mapping from names to arrays, not as something of type "
                 f"'{type(feeds).__name__}'."
             )
         if len(feeds) != len(self._inputs):
