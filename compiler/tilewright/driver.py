@@ -42,6 +42,7 @@ from tilewright.ir.ops.group import Group
 from tilewright.ir.rewrite import substitute
 from tilewright.ir.target import Target
 from tilewright.ir.verify_graph import verify_module
+from tilewright.options import CompileOptions as CompileOptions
 from tilewright.passes.host import LaunchSpec, build_host
 from tilewright.passes.lower.kernel import Lowered, lower_group
 from tilewright.passes.manager import (
@@ -61,20 +62,6 @@ from tilewright.version import VERSION
 Progress = Callable[[str, int, int], None]
 _logger = logging.getLogger("tilewright")
 HOST_SYMBOL = "tw_host"
-
-
-@dataclass(frozen=True)
-class CompileOptions:
-    """What a compilation may be told; see the command line for the meaning of each."""
-
-    numerics: str = "default"
-    disabled: frozenset[str] = frozenset()
-    verify: bool = False
-    dump_ir: Path | None = None
-    cache: bool = True
-    cache_dir: Path | None = None
-    tuned: bool = True
-    records: Path | None = None
 
 
 @dataclass(frozen=True)

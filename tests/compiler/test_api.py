@@ -359,6 +359,34 @@ def test_options_as_a_mapping(pair: onnx.ModelProto) -> None:
     assert model.manifest["numerics"] == "strict"
 
 
+def test_options_that_are_paths_may_be_texts(
+    pair: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = {"dump_ir": "ir", "cache_dir": "kept", "records": tmp_path / "r", "disabled": []}
+    tilewright.compile(pair, options=options)
+    assert (tmp_path / "ir" / "host.ir").exists() and (tmp_path / "kept").exists()
+    made = tilewright.CompileOptions(**options)  # type: ignore[arg-type]
+    assert made.dump_ir == Path("ir") and made.disabled == frozenset()
+
+
+BAD_OPTIONS = {
+    "path": ({"dump_ir": 3}, "Option 'dump_ir' has a value of type 'int', but must be a path."),
+    "bytes": ({"records": b"r"}, "'records' has a value of type 'bytes', but must be a path."),
+    "flag": ({"verify": "yes"}, "'verify' has a value of type 'str', but must be True or False."),
+    "text": ({"numerics": None}, "'numerics' has a value of type 'NoneType', but must be a text."),
+    "name": ({"disabled": "fuse"}, "type 'str', but must be a collection of texts."),
+    "names": ({"disabled": [1]}, "type 'int', but must be a collection of texts."),
+}
+
+
+@pytest.mark.parametrize("case", BAD_OPTIONS)
+def test_options_of_another_type(pair: onnx.ModelProto, case: str) -> None:
+    given, message = BAD_OPTIONS[case]
+    with pytest.raises(errors.OptionError, match=message):
+        tilewright.compile(pair, options=given)
+
+
 def test_what_is_no_artifact(tmp_path: Path, pair_file: Path) -> None:
     whole = pair_file.read_bytes()
     for content in (b"", b"x" * 500, whole[: len(whole) // 2], whole[:-1], whole + b"x"):
