@@ -31,13 +31,13 @@ from tilewright.codegen.kernels import CompiledKernel, compile_kernels
 from tilewright.codegen.link import link_image
 from tilewright.codegen.llvm.compile import compile_many
 from tilewright.codegen.llvm.host import EmittedHost, emit_host
+from tilewright.dumps import clear_dump, dump_kernels
 from tilewright.files import replacing
 from tilewright.frontends import import_model
 from tilewright.ir.errors import PassError
 from tilewright.ir.expr import UNBOUNDED, Const, Expr, Symbol
 from tilewright.ir.graph import Constant, Module, Node, Value
 from tilewright.ir.layout_data import pack
-from tilewright.ir.loop import HostProgram
 from tilewright.ir.ops.group import Group
 from tilewright.ir.rewrite import substitute
 from tilewright.ir.target import Target
@@ -150,6 +150,7 @@ def optimize(module: Module, target: Target, options: CompileOptions, report: Re
     if options.verify:
         instruments.append(Verify(verify_module))
     if options.dump_ir is not None:
+        clear_dump(options.dump_ir)
         instruments.append(Dump(options.dump_ir))
     context = PassContext(target, options.numerics, options.disabled)
     run_passes(module, graph_passes(), context, instruments)
@@ -177,7 +178,7 @@ def build_module(
         (host_code,) = compile_many([emitted.text], target, external=list(kernels), cache=cache)
     _note_kernels(report, lowered, kernels)
     if options.dump_ir is not None:
-        _dump_kernels(options.dump_ir, lowered, kernels, host.program)
+        dump_kernels(options.dump_ir, lowered, kernels, host.program)
     with report.phase("link"):
         image = link_image([host_code, *(k.code for k in kernels.values())], HOST_SYMBOL)
     constants = [pack(module.constants[ref], layout) for ref, layout in host.constants]
@@ -253,23 +254,6 @@ def _note_kernels(
             row.template,
             row.schedule or "as it is",
         )
-
-
-def _dump_kernels(
-    folder: Path, lowered: list[Lowered], kernels: Mapping[str, CompiledKernel], host: HostProgram
-) -> None:
-    """Write each kernel's form and schedule, and the host program, beside the graphs."""
-    folder.mkdir(parents=True, exist_ok=True)
-    seen: set[str] = set()
-    for low in lowered:
-        name = low.kernel.name
-        if name in seen:
-            continue
-        seen.add(name)
-        done = kernels[name]
-        text = f"// {low.origin}\n{low.kernel}\n\n// schedule: {done.schedule}\n{done.text}\n"
-        (folder / f"kernel-{len(seen):03d}-{name}.ir").write_text(text, encoding="utf-8")
-    (folder / "host.ir").write_text(f"{host}\n", encoding="utf-8")
 
 
 def _manifest(

@@ -72,7 +72,11 @@ def compile_model(
     ] = None,
     dump_ir: Annotated[
         Path | None,
-        typer.Option("--dump-ir", metavar="DIR", help="Write the IR after each pass there."),
+        typer.Option(
+            "--dump-ir",
+            metavar="DIR",
+            help="Write the IR after each pass there; it replaces an earlier dump.",
+        ),
     ] = None,
     time_passes: Annotated[
         bool, typer.Option("--time-passes", help="Show what each phase and pass took.")
