@@ -69,8 +69,8 @@ def check_supplied(name: str, array: Any, dtype: DType) -> Array:
     """Memory that the caller supplies for output ``name``; raises InputError if it cannot be."""
     if not isinstance(array, np.ndarray):
         raise InputError(
-            f"Output '{name}' is to be written to a '{type(array).__name__}', but must be to an "
-            "array."
+            f"Output '{name}' is to be written to something of type '{type(array).__name__}', but "
+            "must be to an array."
         )
     if array.dtype != dtype.numpy:
         raise InputError(f"Output '{name}' is {dtype.name}, but its array is {array.dtype}.")

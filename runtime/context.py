@@ -10,7 +10,7 @@ others the host program asks back for memory.
 
 import ctypes
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from ctypes import addressof, c_char, c_int32, c_int64, c_void_p
 from dataclasses import dataclass, field
 from typing import Any
@@ -129,6 +129,18 @@ def _dim_sources(inputs: list[Port], port: Port) -> list[int | tuple[int, int]] 
     return sources
 
 
+def check_known(given: Collection[str], names: Sequence[str]) -> None:
+    """Raises InputError if a name that is given is not an input's."""
+    extra = [name for name in given if name not in names]
+    if not extra:
+        return
+    missing = [name for name in names if name not in given]
+    known = ", ".join(f"'{name}'" for name in names) or "none"
+    near = difflib.get_close_matches(str(extra[0]), missing or names, 1)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    raise InputError(f"'{extra[0]}' is no input: the model's inputs are {known}.{hint}")
+
+
 class Context:
     """Runs a model; one run at a time. Closed when it is collected."""
 
@@ -184,7 +196,7 @@ class Context:
         exports: list[Any] = []  # keeps the arrays' memory where it is
         if type(feeds) is not dict and not isinstance(feeds, Mapping):
             raise InputError(
-                f"The inputs are given as a mapping from names to arrays, not as a "
+                "The inputs are given as a mapping from names to arrays, not as something of type "
                 f"'{type(feeds).__name__}'."
             )
         if len(feeds) != len(self._inputs):
@@ -281,13 +293,8 @@ class Context:
     def _check_names(self, feeds: Mapping[str, Any]) -> None:
         """Raises InputError if an input is missing, or a name is not an input's."""
         names = [slot.name for slot in self._inputs]
+        check_known(feeds, names)
         missing = [name for name in names if name not in feeds]
-        extra = [name for name in feeds if name not in names]
-        if extra:
-            known = ", ".join(f"'{name}'" for name in names) or "none"
-            near = difflib.get_close_matches(str(extra[0]), missing or names, 1)
-            hint = f" Did you mean '{near[0]}'?" if near else ""
-            raise InputError(f"'{extra[0]}' is no input: the model's inputs are {known}.{hint}")
         if missing:
             listed = ", ".join(f"'{name}'" for name in missing)
             raise InputError(

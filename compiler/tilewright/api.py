@@ -45,7 +45,9 @@ def compile(
     check_threads(threads)
     found = _options(options)
     if not isinstance(target, str | Target):
-        raise TargetError(f"A target is a text such as 'native', not a '{type(target).__name__}'.")
+        raise TargetError(
+            f"The target is of type '{type(target).__name__}', but must be a text such as 'native'."
+        )
     chosen = choose_target(target) if isinstance(target, str) else target
     source: Any = os.fspath(model) if isinstance(model, os.PathLike) else model
     built = build(source, chosen, shapes, found, progress)
@@ -60,8 +62,8 @@ def _options(given: CompileOptions | Mapping[str, Any] | None) -> CompileOptions
         return given
     if not isinstance(given, Mapping):
         raise OptionError(
-            "The options are CompileOptions, or a mapping of its fields, not a "
-            f"'{type(given).__name__}'."
+            f"The options are of type '{type(given).__name__}', but must be CompileOptions, or a "
+            "mapping of its fields."
         )
     known = [f.name for f in fields(CompileOptions)]
     for name in given:

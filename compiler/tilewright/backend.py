@@ -101,7 +101,9 @@ class TilewrightBackend(Backend):
             raise BackendIsNotSupposedToImplementIt(reason)
         options = kwargs.get("options")
         if options is not None and not isinstance(options, CompileOptions):
-            raise TypeError(f"'options' is a '{type(options).__name__}', not CompileOptions.")
+            raise TypeError(
+                f"'options' is of type '{type(options).__name__}', but must be CompileOptions."
+            )
         try:
             return PreparedModel(compile(model, options=options))
         except UnsupportedOperatorError as error:

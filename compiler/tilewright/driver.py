@@ -31,6 +31,7 @@ from tilewright.codegen.kernels import CompiledKernel, compile_kernels
 from tilewright.codegen.link import link_image
 from tilewright.codegen.llvm.compile import compile_many
 from tilewright.codegen.llvm.host import EmittedHost, emit_host
+from tilewright.dumps import clear_dump, dump_host, dump_kernels
 from tilewright.files import replacing
 from tilewright.frontends import import_model
 from tilewright.ir.errors import CodegenError, PassError
@@ -41,6 +42,7 @@ from tilewright.ir.ops.group import Group
 from tilewright.ir.rewrite import substitute
 from tilewright.ir.target import Target
 from tilewright.ir.verify_graph import verify_module
+from tilewright.options import CompileOptions as CompileOptions
 from tilewright.passes.host import LaunchSpec, build_host
 from tilewright.passes.lower.kernel import Lowered, lower_group
 from tilewright.passes.manager import (
@@ -60,20 +62,6 @@ from tilewright.version import VERSION
 Progress = Callable[[str, int, int], None]
 _logger = logging.getLogger("tilewright")
 HOST_SYMBOL = "tw_host"
-
-
-@dataclass(frozen=True)
-class CompileOptions:
-    """What a compilation may be told; see the command line for the meaning of each."""
-
-    numerics: str = "default"
-    disabled: frozenset[str] = frozenset()
-    verify: bool = False
-    dump_ir: Path | None = None
-    cache: bool = True
-    cache_dir: Path | None = None
-    tuned: bool = True
-    records: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -162,6 +150,7 @@ def optimize(module: Module, target: Target, options: CompileOptions, report: Re
     if options.verify:
         instruments.append(Verify(verify_module))
     if options.dump_ir is not None:
+        clear_dump(options.dump_ir)
         instruments.append(Dump(options.dump_ir))
     context = PassContext(target, options.numerics, options.disabled)
     run_passes(module, graph_passes(), context, instruments)
@@ -183,7 +172,7 @@ def build_module(
         forms = {low.kernel.name: low.kernel for low in lowered}
         stored = stored_schedules(forms, target, VERSION, options.records) if options.tuned else {}
         if options.dump_ir is not None:
-            _dump_kernels(options.dump_ir, lowered)  # to be there for a kernel that fails
+            dump_kernels(options.dump_ir, lowered)  # to be there for a kernel that fails
         try:
             kernels = compile_kernels(forms, target, cache, progress, stored)
         except CodegenError as error:
@@ -194,8 +183,8 @@ def build_module(
         (host_code,) = compile_many([emitted.text], target, external=list(kernels), cache=cache)
     _note_kernels(report, lowered, kernels)
     if options.dump_ir is not None:
-        _dump_kernels(options.dump_ir, lowered, kernels)
-        (options.dump_ir / "host.ir").write_text(f"{host.program}\n", encoding="utf-8")
+        dump_kernels(options.dump_ir, lowered, kernels)
+        dump_host(options.dump_ir, host.program)
     with report.phase("link"):
         image = link_image([host_code, *(k.code for k in kernels.values())], HOST_SYMBOL)
     constants = [pack(module.constants[ref], layout) for ref, layout in host.constants]
@@ -282,21 +271,6 @@ def _placed(error: CodegenError, lowered: Sequence[Lowered]) -> CodegenError:
                 hint += " Its dims are symbolic; sizes for them (--shape) may help."
             return CodegenError(f"{hint} --dump-ir shows its loops.", error.subject)
     return error
-
-
-def _dump_kernels(
-    folder: Path, lowered: Sequence[Lowered], kernels: Mapping[str, CompiledKernel] | None = None
-) -> None:
-    """Write each kernel's form beside the graphs, with its schedule once there is one."""
-    folder.mkdir(parents=True, exist_ok=True)
-    forms: dict[str, Lowered] = {}
-    for low in lowered:
-        forms.setdefault(low.kernel.name, low)
-    for number, (name, low) in enumerate(forms.items(), 1):
-        text = f"// {low.origin}\n{low.kernel}\n"
-        if kernels is not None:
-            text += f"\n// schedule: {kernels[name].schedule}\n{kernels[name].text}\n"
-        (folder / f"kernel-{number:03d}-{name}.ir").write_text(text, encoding="utf-8")
 
 
 def _manifest(

@@ -151,7 +151,7 @@ def load(source: PathLike | bytes, threads: int | None = None) -> CompiledModel:
         return CompiledModel(source, model.manifest, source[:HEADER_BYTES], model)
     if not isinstance(source, str | os.PathLike):
         raise InputError(
-            f"A compiled model is loaded from a path or from bytes, not from a "
+            "A compiled model is loaded from a path or from bytes, not from something of type "
             f"'{type(source).__name__}'."
         )
     path = Path(source).absolute()

@@ -85,7 +85,8 @@ def _threads(options: Any) -> int | None:
         return None
     if not hasattr(options, "intra_op_num_threads"):
         raise ArgumentError(
-            f"The session options are a '{type(options).__name__}', but must be SessionOptions."
+            f"The session options are of type '{type(options).__name__}', but must be "
+            "SessionOptions."
         )
     for name in _WITHOUT_EFFECT:
         if getattr(options, name, None):

@@ -344,11 +344,11 @@ def test_a_model_that_is_not_compiled_yet(tmp_path: Path, pair: onnx.ModelProto)
 
 
 def test_what_is_accepted_is_said(pair: onnx.ModelProto) -> None:
-    with pytest.raises(errors.FrontendError, match=r"as a path, as bytes .* not as a 'NoneType'"):
+    with pytest.raises(errors.FrontendError, match=r"as a path, as bytes .* of type 'NoneType'"):
         tilewright.compile(None)  # type: ignore[arg-type]
-    with pytest.raises(errors.TargetError, match="A target is a text"):
+    with pytest.raises(errors.TargetError, match="of type 'int', but must be a text such"):
         tilewright.compile(pair, target=3)  # type: ignore[arg-type]
-    with pytest.raises(errors.OptionError, match="or a mapping of its fields, not a 'str'"):
+    with pytest.raises(errors.OptionError, match="of type 'str', but must be CompileOptions, or"):
         tilewright.compile(pair, options="strict")  # type: ignore[arg-type]
     with pytest.raises(errors.OptionError, match=r"'numeric' is no .* Did you mean 'numerics'\?"):
         tilewright.compile(pair, options={"numeric": "strict"})
@@ -357,6 +357,34 @@ def test_what_is_accepted_is_said(pair: onnx.ModelProto) -> None:
 def test_options_as_a_mapping(pair: onnx.ModelProto) -> None:
     model = tilewright.compile(pair, options={"numerics": "strict"})
     assert model.manifest["numerics"] == "strict"
+
+
+def test_options_that_are_paths_may_be_texts(
+    pair: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = {"dump_ir": "ir", "cache_dir": "kept", "records": tmp_path / "r", "disabled": []}
+    tilewright.compile(pair, options=options)
+    assert (tmp_path / "ir" / "host.ir").exists() and (tmp_path / "kept").exists()
+    made = tilewright.CompileOptions(**options)  # type: ignore[arg-type]
+    assert made.dump_ir == Path("ir") and made.disabled == frozenset()
+
+
+BAD_OPTIONS = {
+    "path": ({"dump_ir": 3}, "Option 'dump_ir' has a value of type 'int', but must be a path."),
+    "bytes": ({"records": b"r"}, "'records' has a value of type 'bytes', but must be a path."),
+    "flag": ({"verify": "yes"}, "'verify' has a value of type 'str', but must be True or False."),
+    "text": ({"numerics": None}, "'numerics' has a value of type 'NoneType', but must be a text."),
+    "name": ({"disabled": "fuse"}, "type 'str', but must be a collection of texts."),
+    "names": ({"disabled": [1]}, "type 'int', but must be a collection of texts."),
+}
+
+
+@pytest.mark.parametrize("case", BAD_OPTIONS)
+def test_options_of_another_type(pair: onnx.ModelProto, case: str) -> None:
+    given, message = BAD_OPTIONS[case]
+    with pytest.raises(errors.OptionError, match=message):
+        tilewright.compile(pair, options=given)
 
 
 def test_what_is_no_artifact(tmp_path: Path, pair_file: Path) -> None:
@@ -370,13 +398,16 @@ def test_what_is_no_artifact(tmp_path: Path, pair_file: Path) -> None:
             tilewright.load(path)
     with pytest.raises(errors.ReadError, match="no such file"):
         tilewright.load(tmp_path / "missing.tw")
-    with pytest.raises(errors.InputError, match="not from a 'int'"):
+    with pytest.raises(errors.InputError, match="not from something of type 'int'"):
         tilewright.load(3)  # type: ignore[arg-type]
 
 
 BAD_FEEDS = {
     "renamed": ({"a": np.zeros((2, 4), np.float32), "b_0": np.zeros(1)}, r"'b_0' is no .*'b/0'\?"),
-    "no mapping": (np.zeros((2, 4), np.float32), "from names to arrays, not as a 'ndarray'"),
+    "no mapping": (
+        np.zeros((2, 4), np.float32),
+        "from names to arrays, not as something of type 'ndarray'",
+    ),
     "missing": ({"a": np.zeros((2, 4), np.float32)}, "Input 'b/0' is missing"),
     "extra": (feeds(2) | {"c": np.zeros(1)}, "'c' is no input"),
     "dtype": (feeds(2) | {"a": np.zeros((2, 4))}, "Input 'a' is float64"),

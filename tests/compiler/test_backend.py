@@ -81,5 +81,5 @@ def test_a_broken_model_is_an_error(pair: onnx.ModelProto) -> None:
     broken.graph.node[0].input[0] = "nowhere"
     with pytest.raises(errors.FrontendError, match="'nowhere'"):
         backend.prepare(broken)
-    with pytest.raises(TypeError, match="'options' is a 'int'"):
+    with pytest.raises(TypeError, match="'options' is of type 'int'"):
         backend.prepare(pair, options=3)

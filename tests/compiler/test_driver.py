@@ -143,6 +143,22 @@ def test_a_kernel_that_fails(
     assert parse_kernel(text).name == caught.value.subject
 
 
+def test_a_dump_takes_the_place_of_an_earlier_one(
+    layers: onnx.ModelProto, folder: Path, first: Build, dumped: Path, tmp_path: Path
+) -> None:
+    old = ["99-fuse.ir", "03-some-old-pass.ir", "kernel-007-k0123456789abcdef.ir", "host.ir"]
+    own = ["notes.ir", "01-fuse.txt", "1-fuse.ir", "kernel-001-mine.ir", "kernel.ir", "my-host.ir"]
+    for name in (*old, *own):
+        (tmp_path / name).write_text("before")
+    (tmp_path / "98-folder.ir").mkdir()
+    options = CompileOptions(cache_dir=folder / "cache", dump_ir=tmp_path, verify=True)
+    build(layers, V3, options=options)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {path.name for path in dumped.iterdir()} | {*own, "98-folder.ir"}
+    assert all((tmp_path / name).read_text() == "before" for name in own)
+    assert (tmp_path / "host.ir").read_text() == (dumped / "host.ir").read_text()
+
+
 def test_nothing_is_dumped_unless_asked(
     layers: onnx.ModelProto, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

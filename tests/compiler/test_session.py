@@ -95,7 +95,9 @@ def test_options_that_are_none(pair_file: Path, caplog: pytest.LogCaptureFixture
     options = tilewright.SessionOptions()
     with pytest.raises(errors.ArgumentError, match=r"Did you mean 'intra_op_num_threads'\?"):
         options.intra_op_threads = 2
-    with pytest.raises(errors.ArgumentError, match="are a 'dict', but must be SessionOptions"):
+    with pytest.raises(
+        errors.ArgumentError, match="are of type 'dict', but must be SessionOptions"
+    ):
         tilewright.InferenceSession(pair_file, {"intra_op_num_threads": 1})
     with pytest.raises(errors.ArgumentError, match="The number of threads is 'two'"):
         tilewright.InferenceSession(

@@ -71,7 +71,7 @@ OUTSIDE = "is not a plain path inside the model's folder"
         ("c:secret", {}, OUTSIDE),
         ("new\nline", {}, OUTSIDE),
         ("a/" * 40 + "b", {}, OUTSIDE),
-        ("absent.bin", {}, "No such file"),
+        ("absent.bin", {}, "'absent.bin' of tensor 'w' does not exist. Fetch the file"),
         ("sub", {}, "is no file|Is a directory"),
         ("weights.bin/x", {}, "Not a directory"),
         ("weights.bin", {"offset": 12}, "which holds 16. Fetch the complete file"),

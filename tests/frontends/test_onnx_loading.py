@@ -41,7 +41,9 @@ def test_unreadable_files(tmp_path: Path) -> None:
     refused(tmp_path / "pipe.onnx", "is not a regular file")
     refused("nul\0.onnx", "cannot be read")
     refused(b"", "not a complete ONNX model")
-    refused(3, "is given as a path, as bytes or as an onnx.ModelProto, not as int")
+    refused(
+        3, "is given as a path, as bytes or as an onnx.ModelProto, not as something of type 'int'"
+    )
     with pytest.raises(FrontendError, match="not a model in a known format"):
         import_any(tmp_path / "model.xyz")
     with pytest.raises(FrontendError, match=r"Format 'caffe' is unknown. Use one of: onnx"):

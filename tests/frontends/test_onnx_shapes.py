@@ -380,6 +380,14 @@ def test_input_without_a_shape_asks_for_one() -> None:
     assert types(import_model(model, {"x": (2, "m")})) == ["f32[2,m]"]
 
 
+def test_unsupported_operators_are_told_before_a_missing_shape() -> None:
+    model = model_of("g (float[n] x, float[n] z) => (float[n] y) { w = Relu(x) y = Zap(w, z) }")
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    with pytest.raises(UnsupportedOperatorError, match="Zap") as caught:
+        import_model(model)
+    assert list(caught.value.operators.values()) == [1]
+
+
 def test_outputs_match_the_runtime_for_a_graph_of_shapes() -> None:
     model = model_of(SPLIT_HEADS)
     feeds = {"x": np.random.default_rng(1).standard_normal((2, 3, 768)).astype(np.float32)}

@@ -228,7 +228,8 @@ def test_supplied_outputs(make: Make) -> None:
          "writable."),
         (read_only(np.zeros(5, F32)), "The array for output 'y' must be contiguous, aligned and "
          "writable."),
-        ([0.0], "Output 'y' is to be written to a 'list', but must be to an array."),
+        ([0.0], "Output 'y' is to be written to something of type 'list', but must be to an "
+         "array."),
     ],
 )  # fmt: skip
 def test_supplied_output_errors(make: Make, out: Any, message: str) -> None:

@@ -83,7 +83,10 @@ def parse_shapes(texts: list[str] | None) -> dict[str, list[int | str]] | None:
         items = [item.strip() for item in dims.split(",")] if dims.strip() else []
         good = all(re.fullmatch(r"\d+|[A-Za-z_]\w*", item) for item in items)
         if not separator or not name or not good:
-            wrong_usage(f"Shape '{text}' is not understood. Write it as --shape x=1,3,224,224.")
+            wrong_usage(
+                f"Shape '{text}' is not understood. Write it as --shape x=1,3,224,224; a word, as "
+                "in x=n,16, keeps a dim symbolic."
+            )
         if name in shapes:
             wrong_usage(f"The shape of '{name}' is given twice.")
         shapes[name] = [int(item) if item.isdigit() else item for item in items]

@@ -15,7 +15,6 @@ from tilewright.cli.arguments import (
     NoCacheOption,
     Numerics,
     NumericsOption,
-    QuietOption,
     RecordsOption,
     ShapeOption,
     check_no_artifact,
@@ -73,7 +72,11 @@ def compile_model(
     ] = None,
     dump_ir: Annotated[
         Path | None,
-        typer.Option("--dump-ir", metavar="DIR", help="Write the IR after each pass there."),
+        typer.Option(
+            "--dump-ir",
+            metavar="DIR",
+            help="Write the IR after each pass there; it replaces an earlier dump.",
+        ),
     ] = None,
     time_passes: Annotated[
         bool, typer.Option("--time-passes", help="Show what each phase and pass took.")
@@ -85,7 +88,9 @@ def compile_model(
     records: RecordsOption = None,
     no_cache: NoCacheOption = False,
     cache_dir: CacheDirOption = None,
-    quiet: QuietOption = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show neither progress nor the summary.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Compile a model to an artifact (.tw).

@@ -7,16 +7,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilewright.cli.arguments import JsonOption
-from tilewright.cli.terminal import command, counted, port_text, say, say_json, say_table, size_text
+from tilewright.cli.arguments import JsonOption, ShapeOption, parse_shapes
+from tilewright.cli.terminal import (
+    command,
+    counted,
+    port_text,
+    say,
+    say_json,
+    say_table,
+    size_text,
+    wrong_usage,
+)
 
 if TYPE_CHECKING:
     import onnx
+
+    from tilewright.frontends.base import Shapes
 
 EXAMPLES = """\b
 Examples:
   tilewright inspect model.tw
   tilewright inspect model.onnx
+  tilewright inspect model.onnx --shape x=n,16
   tilewright inspect model.tw --json
 """
 
@@ -26,17 +38,24 @@ def inspect_model(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="An artifact (.tw) or an ONNX file.")
     ],
+    shape: ShapeOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show what an artifact or a model holds.
 
-    For a model that is also which of its operators are not supported.
+    For a model that is also which of its operators are not supported. The option --shape is for
+    models whose inputs have no shape, or should have another.
     """
+    shapes = parse_shapes(shape)
     if model.suffix == ".tw":
+        if shapes:
+            wrong_usage(
+                "An artifact's shapes are fixed: --shape is for models. Inspect it without."
+            )
         facts = artifact_facts(model)
         show = _say_artifact
     else:
-        facts = model_facts(model)
+        facts = model_facts(model, shapes)
         show = _say_model
     if json:
         say_json(facts)
@@ -120,9 +139,12 @@ def _say_ports(facts: dict[str, Any]) -> None:
 # --- model files ---
 
 
-def model_facts(path: Path) -> dict[str, Any]:
-    """What a model file holds, and whether it can be imported."""
-    from tilewright.errors import FrontendError, UnsupportedOperatorError
+def model_facts(path: Path, shapes: "Shapes | None" = None) -> dict[str, Any]:
+    """What a model file holds, and whether it can be imported with those shapes of its inputs.
+
+    ShapesError if shapes are given that do not fit.
+    """
+    from tilewright.errors import FrontendError, ShapesError, UnsupportedOperatorError
     from tilewright.frontends import import_model
     from tilewright.frontends.onnx.limits import Limits
     from tilewright.frontends.onnx.load import load_model
@@ -144,10 +166,12 @@ def model_facts(path: Path) -> dict[str, Any]:
         "refusal": None,
     }
     try:
-        module = import_model(str(path))
+        module = import_model(str(path), shapes)
     except UnsupportedOperatorError as error:
         return facts | declared(graph) | {"unsupported": error.operators}
     except FrontendError as error:
+        if shapes and isinstance(error, ShapesError):
+            raise
         return facts | declared(graph) | {"refusal": str(error)}
 
     def port(name: str, value: Any) -> dict[str, Any]:

@@ -12,14 +12,14 @@ import numpy as np
 
 from tilewright.ir.dtypes import INDEX
 from tilewright.ir.errors import ParseError
-from tilewright.ir.expr import Expr, Symbol
+from tilewright.ir.expr import UNBOUNDED, Expr, Symbol
 from tilewright.ir.expr_parser import ExprParser
 from tilewright.ir.rewrite import evaluate
 from tilewright.model import CompiledModel
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.context import Port
 from tilewright.runtime.dtypes import BY_NAME
-from tilewright.runtime.errors import ArgumentError
+from tilewright.runtime.errors import ArgumentError, OutOfMemoryError
 
 
 def random_inputs(
@@ -28,21 +28,39 @@ def random_inputs(
     """An array for each input that is not given.
 
     Floats are normal, integers from 0 to 9 (or what the type holds). ArgumentError for a size that
-    is no symbol's.
+    is no symbol's or above what it may have, OutOfMemoryError for arrays that are too large.
     """
     symbols = {row["name"]: row for row in model.manifest["symbols"]}
     unknown = sorted(set(sizes) - set(symbols))
     if unknown:
         known = ", ".join(f"'{name}'" for name in symbols) or "none"
         raise ArgumentError(f"'{unknown[0]}' is no symbolic dim: the model's are {known}.")
+    for name, size in sizes.items():
+        upper = symbols[name]["hi"]
+        largest = UNBOUNDED if upper is None else upper
+        if size > largest:
+            raise ArgumentError(f"The size of '{name}' is {size}, but may be at most {largest}.")
     values = {name: _least(row) for name, row in symbols.items()}
     values |= _sizes_of(model.inputs, given) | dict(sizes)
     generator = np.random.default_rng(seed)
-    return {
-        port.name: _random(generator, port, tuple(_extent(dim, values) for dim in port.shape))
-        for port in model.inputs
-        if port.name not in given
-    }
+    found = {}
+    for port in model.inputs:
+        if port.name in given:
+            continue
+        shape = tuple(_extent(dim, values) for dim in port.shape)
+        if min(shape, default=0) < 0:
+            raise ArgumentError(
+                f"The random input '{port.name}' would have the shape {list(shape)}. Give larger "
+                "sizes by --size."
+            )
+        try:
+            found[port.name] = _random(generator, port, shape)
+        except (MemoryError, ValueError):  # numpy has another word for far too much
+            raise OutOfMemoryError(
+                f"There is not enough memory for a random input '{port.name}' of shape "
+                f"{list(shape)}. Give smaller sizes by --size."
+            ) from None
+    return found
 
 
 def _least(row: Mapping[str, Any]) -> int:

@@ -6,7 +6,7 @@ import statistics
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -111,10 +111,12 @@ def run_model(
     The options --shape, --numerics and --no-cache are for models that are compiled first.
     """
     shapes, sizes = parse_shapes(shape), parse_sizes(size)
+    if sizes and not random:
+        wrong_usage("Sizes are for inputs that --random makes. Give --random, or no --size.")
     feeds = read_inputs(input)
     if model.suffix == ".tw":
         if shapes:
-            wrong_usage("An artifact's shapes are fixed: give --shape to 'tilewright compile'.")
+            _refuse_shapes(model)
         from tilewright.model import load
 
         compiled = load(model, threads)
@@ -137,6 +139,18 @@ def run_model(
         _say(outputs, files, times, launches)
 
 
+def _refuse_shapes(artifact: Path) -> NoReturn:
+    """Ends the command, with status 2, for shapes that are given to an artifact."""
+    from tilewright.runtime.artifact import read_manifest
+
+    names = [row["name"] for row in read_manifest(artifact)["symbols"]]
+    sizes = " ".join(f"--size {name}=1" for name in names)
+    wrong_usage(
+        "An artifact's shapes are fixed: give --shape to 'tilewright compile'."
+        + (f" The symbolic dims of random inputs are set as {sizes}." if sizes else "")
+    )
+
+
 def _complete(
     model: "CompiledModel",
     feeds: "dict[str, Array]",
@@ -145,13 +159,19 @@ def _complete(
     seed: int,
 ) -> None:
     """Adds random arrays for the inputs that are not given."""
-    names = [port.name for port in model.inputs]
-    extra = [name for name in feeds if name not in names]
-    if extra:
-        known = ", ".join(f"'{name}'" for name in names) or "none"
-        wrong_usage(f"'{extra[0]}' is no input: the model's inputs are {known}.")
+    from tilewright.runtime.context import check_known
+    from tilewright.runtime.errors import InputError
+
+    try:
+        check_known(feeds, [port.name for port in model.inputs])
+    except InputError as error:
+        wrong_usage(str(error))
     missing = [port for port in model.inputs if port.name not in feeds]
     if not missing:
+        if sizes:
+            wrong_usage(
+                "Sizes are for inputs that --random makes, but all are given. Give no --size."
+            )
         return
     if not random:
         listed = ", ".join(f"'{port.name}'" for port in missing)
@@ -244,9 +264,8 @@ def _say(
     for name, array in outputs.items():
         say(f"{name}: {port_text(str(array.dtype), array.shape)}")
         if 0 < array.size <= _SHOWN_ELEMENTS:
-            say(f"  {array.tolist()}")
-        else:
-            found = _statistics(array)
+            say(f"  {values_text(array)}")
+        elif found := _statistics(array):
             say("  " + ", ".join(f"{word} {value:.6g}" for word, value in found.items()))
         if name in files:
             say(f"  written to '{files[name]}'")
@@ -276,6 +295,18 @@ def _say_launches(launches: list[Launch]) -> None:
         for launch in launches
     ]
     say_table(("us", "%", "tasks", "kernel", "origin"), rows, right="us,%,tasks")
+
+
+def values_text(array: "Array") -> str:
+    """All values of an array on one line, each with the digits that its dtype has.
+
+    >>> import numpy as np
+    >>> values_text(np.float32([[0.1, 1.0]]))
+    '[[0.1, 1.0]]'
+    """
+    if not array.ndim:
+        return str(array[()])
+    return f"[{', '.join(map(values_text, array))}]"
 
 
 def _number(value: Any) -> Any:

@@ -64,8 +64,8 @@ def import_model(source: Any, shapes: Shapes | None = None, format: str | None =
         )
     if not isinstance(source, str | Path | bytes):
         raise FrontendError(
-            "A model is given as a path, as bytes or as an onnx.ModelProto, not as a "
-            f"'{type(source).__name__}'."
+            "A model is given as a path, as bytes or as an onnx.ModelProto, not as something of "
+            f"type '{type(source).__name__}'."
         )
     suffixes = sorted(s for f in Frontend.registry.values() for s in f.suffixes)
     shown = quoted(str(source)) if not isinstance(source, bytes) else "The given bytes"

@@ -29,6 +29,7 @@ def test_writes_an_artifact(call: Any, pair_onnx: Path, tmp_path: Path) -> None:
 def test_output_and_quiet(call: Any, pair_onnx: Path, tmp_path: Path) -> None:
     result = call("compile", pair_onnx, "-o", "there.tw", "--quiet")
     assert result.stdout == result.stderr == "" and (tmp_path / "there.tw").exists()
+    assert "Show neither progress nor the summary." in call("compile", "--help").stdout
 
 
 def test_json(ask: Callable[..., Any], pair_onnx: Path, tmp_path: Path) -> None:

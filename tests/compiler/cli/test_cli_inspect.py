@@ -85,6 +85,31 @@ def test_what_a_refused_model_declares(call: Any, ask: Callable[..., Any], tmp_p
     assert "input     x: float32[batch, 3, ?]" in text and "symbol    m" in text
 
 
+def test_shapes_of_inputs(
+    call: Any, ask: Callable[..., Any], digits_file: Path, tmp_path: Path
+) -> None:
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in "xy"]
+    opsets = [helper.make_opsetid("", 18)]
+    for op in ("Relu", "Zap"):
+        graph = helper.make_graph([helper.make_node(op, ["x"], ["y"])], op, infos[:1], infos[1:])
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        onnx.save(model, tmp_path / f"{op}.onnx")
+    assert (
+        "has no shape in the model. Give one, as --shape x="
+        in ask("inspect", "Relu.onnx")["refusal"]
+    )
+    assert "supported no: Zap (ai.onnx 18): 1" in call("inspect", "Zap.onnx").stdout
+    facts = ask("inspect", "Relu.onnx", "--shape", "x=n,16")
+    assert facts["refusal"] is None and facts["symbols"] == ["n"]
+    assert facts["inputs"][0]["shape"] == facts["outputs"][0]["shape"] == ["n", 16]
+    assert (
+        "Shapes are given for 'z'"
+        in call("inspect", "Relu.onnx", "--shape", "z=1", status=2).stderr
+    )
+    error = call("inspect", digits_file, "--shape", "image=1,1,8,8", status=2).stderr
+    assert "An artifact's shapes are fixed: --shape is for models." in error
+
+
 def test_model_that_contradicts_itself(ask: Callable[..., Any], call: Any, tmp_path: Path) -> None:
     infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in "xy"]
     node = helper.make_node("Add", ["x", "nowhere"], ["y"])

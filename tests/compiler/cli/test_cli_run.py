@@ -3,17 +3,21 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
 
 import tilewright
 from tilewright.cli.random_inputs import random_inputs
-from tilewright.cli.run import file_names
+from tilewright.cli.run import file_names, values_text
 from tilewright.model import CompiledModel
 from tilewright.runtime import KernelTime
+from tilewright.runtime.context import Port
+from tilewright.runtime.errors import ArgumentError
 
 Arrays = dict[str, np.ndarray]
 
@@ -130,6 +134,41 @@ def test_random_inputs_of_every_kind() -> None:
         np.testing.assert_array_equal(array, found[name.replace("y", "x")])
 
 
+def test_random_inputs_that_cannot_be(
+    call: Any, pair_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    symbols = [{"name": "n", "lo": 0, "hi": 100, "multiple": 1}]
+    ports = [Port("x", "float32", ("n - 4", 2))]
+    model: Any = SimpleNamespace(manifest={"symbols": symbols}, inputs=ports)
+    assert random_inputs(model, {}, {"n": 100}, 0)["x"].shape == (96, 2)
+    with pytest.raises(ArgumentError, match=r"'n' is 101, but may be at most 100\."):
+        random_inputs(model, {}, {"n": 101}, 0)
+    with pytest.raises(ArgumentError, match=r"'x' would have the shape \[-1, 2\]\. Give larger"):
+        random_inputs(model, {}, {"n": 3}, 0)
+
+    def exhausted(*arguments: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("tilewright.cli.random_inputs._random", exhausted)
+    error = call("run", pair_file, "--random", "--size", "n=2147483648", status=1).stderr
+    assert "not enough memory for a random input 'a' of shape [2147483648, 4]. Give s" in error
+
+
+def test_values_have_the_digits_of_their_dtype(call: Any, pair_file: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.float32([[0.1, -1e-7, 16777216, 2]]))
+    text = call("run", pair_file, "-i", "a=a.npy", "-i", "b/0=a.npy").stdout
+    assert "\n  [[0.2, -2e-07, 3.3554432e+07, 4.0]]\n" in text
+    assert values_text(np.array([True, False])) == "[True, False]"
+    assert values_text(np.float16(0.1).reshape(())) == "0.1"
+    assert values_text(np.array([0.1, 2]).astype(ml_dtypes.bfloat16)) == "[0.100098, 2]"
+    assert values_text(np.array([[1 + 2j]], np.complex64)) == "[[(1+2j)]]"
+
+
+def test_empty_outputs_have_no_line_of_values(call: Any, pair_file: Path) -> None:
+    lines = call("run", pair_file, "--random", "--size", "n=0").stdout.splitlines()
+    assert lines == ["total: float32[0, 4]", "part: float32[0, 4]"]
+
+
 BAD = {
     "no input": ([], 2, "There is no array for 'a', 'b/0'."),
     "some input": (["-i", "a=a.npy"], 2, "There is no array for 'b/0'."),
@@ -145,10 +184,28 @@ BAD = {
     "missing": (["-i", "a=missing.npy"], 1, "'missing.npy' cannot be read: No such file"),
     "form": (["-i", "a.npy"], 2, "Input 'a.npy' is not understood."),
     "size": (["--random", "--size", "n"], 2, "Size 'n' is not understood."),
+    "size of given inputs": (["-i", "both.npz", "--size", "n=3"], 2, "or no --size."),
+    "size and nothing random": (
+        ["-i", "both.npz", "--random", "--size", "n=3"],
+        2,
+        "--random makes, but all are given.",
+    ),
+    "too large": (
+        ["--random", "--size", "n=3000000000"],
+        2,
+        "The size of 'n' is 3000000000, but may be at most 2147483648.",
+    ),
     "sizes": (["--random", "--size", "n=2,m=3"], 2, "the option once for each dim."),
     "symbol": (["--random", "--size", "m=1"], 2, "'m' is no symbolic dim: the model's are 'n'."),
     "threads": (["--random", "--threads", "0"], 2, "--threads"),
     "shape": (["--random", "--shape", "a=1,4"], 2, "An artifact's shapes are fixed"),
+    "size as shape": (
+        ["--random", "--shape", "a=1,4"],
+        2,
+        "of random inputs are set as --size n=1",
+    ),
+    "nameless dim": (["--shape", "a=?,4"], 2, "a word, as in x=n,16, keeps a dim symbolic."),
+    "near name": (["-i", "b0=a.npy"], 2, "are 'a', 'b/0'. Did you mean 'b/0'?"),
     "output": (["--random", "--output", "a.npy"], 1, "'a.npy' is no folder."),
     "unwritable": (["--random", "--output", "/proc/x/y"], 1, "'/proc"),
 }

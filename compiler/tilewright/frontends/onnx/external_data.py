@@ -139,6 +139,11 @@ def _open_beneath(folder: Path, parts: tuple[str, ...], tensor: str, location: s
     except (OSError, ValueError) as error:
         if descriptor >= 0:
             os.close(descriptor)
+        if isinstance(error, FileNotFoundError):
+            raise FrontendError(
+                f"The external data {quoted(location)} of tensor {quoted(tensor)} does not exist. "
+                "Fetch the file, and put it into the model's folder."
+            ) from error
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise FrontendError(
             f"The external data {quoted(location)} of tensor {quoted(tensor)} cannot be opened "

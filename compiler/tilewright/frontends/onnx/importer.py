@@ -3,8 +3,8 @@
 its place.
 
 Names are resolved through scopes, so inlining a function or a branch needs no renaming. A node that
-is not supported blocks its results; what depends on them is skipped, and at the end one message
-lists every unsupported operator.
+is not supported blocks its results, as does an input without a shape; what depends on them is
+skipped, and at the end one message lists every unsupported operator.
 """
 
 from collections import Counter
@@ -60,6 +60,7 @@ class Importer:
         self._unsupported: Counter[str] = Counter()
         self._first: dict[str, str] = {}  # the first node of each entry
         self._hints: list[str] = []
+        self._unshaped: list[str] = []  # inputs that have no shape
         self._walked = 0
         self._where = "the graph"
 
@@ -71,6 +72,7 @@ class Importer:
         self._define_inputs(graph, scope, shapes_given)
         results = self.walk(graph.node, [o.name for o in graph.output], scope)
         self._raise_unsupported()
+        self._raise_unshaped()
         self.builder.origin = "outputs"
         module = self.module
         outputs = [self.materialise(r) for r in results]
@@ -115,12 +117,18 @@ class Importer:
         for info in inputs:
             if not info.name:
                 raise FrontendError("A graph input has no name. Export the model again.")
-            value = Value(self._input_type(info, given), printable(info.name))
+            type_ = self._input_type(info, given)
+            if type_ is None:
+                self._unshaped.append(info.name)
+                scope.define(info.name, Operand(info.name, from_numpy(np.float32), blocked=True))
+                continue
+            value = Value(type_, printable(info.name))
             self.module.graph.inputs.append(value)
             self.module.input_names.append(info.name)
             scope.define(info.name, Operand(info.name, value.type.dtype, value=value))
 
-    def _input_type(self, info: onnx.ValueInfoProto, given: Shapes) -> TensorType:
+    def _input_type(self, info: onnx.ValueInfoProto, given: Shapes) -> TensorType | None:
+        """The type of an input; None if it has no shape."""
         shown = quoted(info.name)
         if not info.type.HasField("tensor_type"):
             kind = info.type.WhichOneof("value") or "nothing"
@@ -142,11 +150,7 @@ class Importer:
                 dtype, [self.symbols.given(d, f"{bases}{a}") for a, d in enumerate(wanted)]
             )
         if not tensor_type.HasField("shape"):
-            raise ShapesError(
-                f"Input {shown} has no shape in the model. Give one, as --shape "
-                f"{printable(info.name)}=n,4 on the command line or "
-                f"shapes={{{info.name!r}: ('n', 4)}} in Python; a word as a dim keeps it symbolic."
-            )
+            return None
         rank = len(tensor_type.shape.dim)
         dims = [
             self.symbols.dim(d, f"{bases}{a}", expected_size(a, rank))
@@ -336,6 +340,17 @@ class Importer:
             + "Export it with other operators, or with these as functions of the model.",
             self._unsupported,
         )
+
+    def _raise_unshaped(self) -> None:
+        """ShapesError for the first input without a shape; raised late, so that operators that
+        are not supported are told first.
+        """
+        for name in self._unshaped[:1]:
+            raise ShapesError(
+                f"Input {quoted(name)} has no shape in the model. Give one, as --shape "
+                f"{printable(name)}=n,4 on the command line or shapes={{{name!r}: ('n', 4)}} in "
+                "Python; a word as a dim keeps it symbolic."
+            )
 
     # --- emitting and data ---
 

@@ -69,8 +69,8 @@ def load_model(source: Source, limits: Limits, folder: str | Path | None = None)
         folder = Path(source).parent if folder is None else folder
     else:
         raise FrontendError(
-            "A model is given as a path, as bytes or as an onnx.ModelProto, not as "
-            f"{type(source).__name__}."
+            "A model is given as a path, as bytes or as an onnx.ModelProto, not as something of "
+            f"type '{type(source).__name__}'."
         )
     check_texts(proto, shown)
     external = ExternalData(None if folder is None else Path(folder))

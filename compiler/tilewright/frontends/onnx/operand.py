@@ -22,8 +22,8 @@ class Operand:
     """``array`` is a constant; ``contents`` an object array of ints, floats, bools and index
     expressions.
 
-    ``blocked`` marks a result of an unsupported node: what depends on it is skipped, so that one
-    message can list all.
+    ``blocked`` marks a result of an unsupported node, or an input without a shape: what depends on
+    it is skipped, so that one message can list all unsupported operators.
     """
 
     name: str
