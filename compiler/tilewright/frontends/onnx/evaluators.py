@@ -59,6 +59,8 @@ def _register_binary(name: str, function: _Binary) -> None:
     @evaluator(name)
     def evaluate(ctx: NodeContext, inputs: Inputs) -> Contents:
         dtype = ctx.operand(0).dtype
+        if any(o is not None and o.dtype is not dtype for o in ctx.operands):
+            raise Unknown  # and refused where the types are inferred
         result: Contents = inputs[0]
         for other in inputs[1:]:
             result = _elementwise(lambda x, y: function(x, y, dtype), result, other)

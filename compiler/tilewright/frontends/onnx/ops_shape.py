@@ -104,7 +104,11 @@ def _range(ctx: NodeContext) -> Value:
     dtype = ctx.operand(0).dtype
     ctx.require(step != 0, "Its step is 0.")
     if all(shapes.is_number(x) for x in (start, limit, step)):
-        count: int | Expr = max(0, math.ceil((limit - start) / step))
+        length = (limit - start) / step
+        ctx.require(
+            shapes.is_finite(length), f"From {start} to {limit} by {step} it has no finite length."
+        )
+        count: int | Expr = max(0, math.ceil(length))
     else:
         count = _symbolic_count(ctx, start, limit, step)
     ctx.importer.limits.check(
@@ -170,7 +174,9 @@ def _one_hot(ctx: NodeContext) -> Value:
     """
     indices = compose.cast(ctx, ctx.value(0), I64)
     element = ctx.element(1, "depth")
-    depth = element if isinstance(element, Expr) else index(int(element))
+    whole = shapes.convert(element, ctx.operand(1).dtype, I64)
+    assert not isinstance(whole, shapes.Ratio)
+    depth = index(whole)
     axis = ctx.axis(ctx.attributes.integer("axis", -1), indices.type.rank + 1)
     bound = compose.reshape(ctx, ctx.emit(DimValues((depth,))), ())
     negative = ctx.emit(Less(), indices, compose.scalar(ctx, 0, I64))
