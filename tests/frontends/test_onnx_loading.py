@@ -16,6 +16,9 @@ from tests.frontends.onnx_running import add_model, imported, model_of, node_mod
 from tilewright.frontends import import_model as import_any
 from tilewright.frontends.onnx import Limits, import_model
 from tilewright.ir.errors import FrontendError, UnsupportedOperatorError
+from tilewright.passes.graph.fold_constants import FoldConstants
+from tilewright.passes.manager import PassContext, run_passes
+from tilewright.runtime.artifact import MAX_RANK
 
 ADD = "g (float[2] x) => (float[2] y) { y = Add(x, w) }"
 WEIGHT = np.array([1, 2], np.float32)
@@ -308,7 +311,7 @@ def test_results_of_terabytes(op: str, inputs: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a" * 100_000, "q'uo\"te", "new\nline", "nul\0", "#include <x>", "é🙂", ";drop"]
+    "name", ["a" * 100_000, "q'uo\"te", "new\nline", "#include <x>", "é🙂", ";drop"]
 )
 def test_names_are_only_names(name: str) -> None:
     model = add_model()
@@ -324,6 +327,57 @@ def test_names_are_only_names(name: str) -> None:
     assert str(module)
     node.input[0] = "gone" + name
     refused(model, "gone")
+
+
+@pytest.mark.parametrize(("what", "old"), [("Input", "x"), ("Output", "y")])
+def test_names_of_inputs_and_outputs_hold_no_nul(what: str, old: str) -> None:
+    model = add_model()
+    node = model.graph.node[0]
+    for values in (model.graph.input, model.graph.output, node.input, node.output):
+        for position, value in enumerate(values):
+            if value == old:
+                values[position] = "a\0b"
+            elif not isinstance(value, str) and value.name == old:
+                value.name = "a\0b"
+    refused(model, f"{what} 'a.*b' has a NUL character in its name")
+
+
+ONES = [1] * 40
+RANKS: dict[str, tuple[str, list[Any]]] = {
+    "Unsqueeze": ("Unsqueeze", [np.zeros(ONES, np.float32), np.arange(25)]),
+    "Unsqueeze of integers": ("Unsqueeze", [np.array([3]), np.arange(64)]),
+    "Reshape": ("Reshape", [np.zeros(1, np.float32), np.ones(65, np.int64)]),
+    "Expand": ("Expand", [np.zeros(1, np.float32), np.ones(65, np.int64)]),
+    "Expand of integers": ("Expand", [np.array([3]), np.ones(65, np.int64)]),
+    "ConstantOfShape": ("ConstantOfShape", [np.ones(65, np.int64)]),
+}
+
+
+@pytest.mark.parametrize("case", RANKS)
+@pytest.mark.parametrize("constant", [True, False])
+def test_results_of_too_many_dims(case: str, constant: bool) -> None:
+    op, inputs = RANKS[case]
+    fixed = range(0 if constant or len(inputs) == 1 else 1, len(inputs))
+    model, _ = node_model(op, inputs, 13, fixed)
+    refused(model, "[Rr]esult .*node .* has rank 65; 64 is the most")
+
+
+def test_inputs_of_too_many_dims() -> None:
+    model = model_of(f"g (float[{','.join('1' * 65)}] x) => (float[n] y) {{ y = Relu(x) }}")
+    refused(model, "Input 'x' has rank 65; 64 is the most")
+
+
+def test_the_most_dims_are_those_of_the_runtime() -> None:
+    header = Path(__file__).parents[2] / "runtime" / "src" / "core.h"
+    assert f"TW_MAX_RANK = {MAX_RANK}," in header.read_text(encoding="utf-8")
+
+
+def test_steps_between_may_have_more_dims_than_numpy() -> None:
+    """A Tile of a constant splits each of 33 dims in two."""
+    model, _ = node_model("Tile", [np.zeros([1] * 33, np.float32), np.full(33, 2)], 13, (0, 1))
+    module = import_model(model)
+    run_passes(module, [FoldConstants()], PassContext())
+    assert module.graph.outputs[0].type.static_shape == (2,) * 33
 
 
 def test_inputs_that_are_no_tensors() -> None:

@@ -24,6 +24,7 @@ from tilewright.ir.ops.cast import Cast
 from tilewright.ir.ops.dim_values import DimValues
 from tilewright.ir.ops.reshape import Reshape
 from tilewright.ir.ops.where import Where
+from tilewright.runtime.artifact import MAX_RANK
 
 
 def materialised(operand: Operand, builder: Builder) -> Value:
@@ -105,11 +106,15 @@ def computed_array(value: Value, store: ConstantStore, limits: Limits) -> Array 
 
 
 def _is_static(node: Node) -> bool:
-    """True if no symbol is in the types of a node's results or in its attributes."""
+    """True if no symbol is in the types of a node's results or in its attributes, and numpy has
+    arrays of these types.
+    """
     attributes: list[object] = list(node.op.attributes().values())
     parts = [x for a in attributes for x in (a if isinstance(a, tuple) else (a,))]
     symbolic = any(isinstance(x, Expr) and not isinstance(x, Const) for x in parts)
-    return not (symbolic or node.regions) and all(v.type.is_static for v in node.results)
+    types = [v.type for v in node.results]
+    held = all(t.is_static and t.rank <= MAX_RANK for t in types)
+    return held and not (symbolic or node.regions)
 
 
 def _constant_chain(value: Value, limits: Limits) -> list[Node] | None:

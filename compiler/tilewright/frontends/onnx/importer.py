@@ -32,7 +32,7 @@ from tilewright.frontends.onnx.registry import (
 from tilewright.frontends.onnx.scope import Scope
 from tilewright.frontends.onnx.shapes import Unknown
 from tilewright.frontends.onnx.symbols import Symbols, expected_size
-from tilewright.frontends.onnx.tensors import dtype_of, sparse_to_array, to_array
+from tilewright.frontends.onnx.tensors import check_rank, dtype_of, sparse_to_array, to_array
 from tilewright.frontends.onnx.weights import Bytes
 from tilewright.ir.dtypes import STRING, DType, from_numpy
 from tilewright.ir.errors import (
@@ -75,6 +75,7 @@ class Importer:
         module = self.module
         outputs = [self.materialise(r) for r in results]
         for info, value in zip(graph.output, outputs, strict=True):
+            _check_port_name("Output", info.name)
             declared.check_dtype(info, value.type)
             # With shapes given for the inputs, those declared mean nothing.
             if not shapes_given:
@@ -115,7 +116,9 @@ class Importer:
         for info in inputs:
             if not info.name:
                 raise FrontendError("A graph input has no name. Export the model again.")
+            _check_port_name("Input", info.name)
             value = Value(self._input_type(info, given), printable(info.name))
+            check_rank(value.type.rank, f"Input {quoted(info.name)}")
             self.module.graph.inputs.append(value)
             self.module.input_names.append(info.name)
             scope.define(info.name, Operand(info.name, value.type.dtype, value=value))
@@ -291,6 +294,7 @@ class Importer:
                 context.fail(
                     f"Result {position} ({quoted(name)}) is not one that this operator gives."
                 )
+            check_rank(result.rank, f"Result {quoted(name)} of node {context.where}")
             if result.value is not None and not result.value.name:
                 result.value.name = printable(name)
             context.scope.define(
@@ -396,6 +400,12 @@ class Importer:
         if operand.array is None:
             self.known(operand)
         return operand.array
+
+
+def _check_port_name(what: str, name: str) -> None:
+    """FrontendError for the name of an input or output that no text of C can hold."""
+    if "\0" in name:
+        raise FrontendError(f"{what} {quoted(name)} has a NUL character in its name. Rename it.")
 
 
 def _refuse_strings(module: Module) -> None:

@@ -11,7 +11,7 @@ from tilewright.frontends.onnx import compose, shapes
 from tilewright.frontends.onnx.context import NodeContext
 from tilewright.frontends.onnx.operand import Operand
 from tilewright.frontends.onnx.registry import handler
-from tilewright.frontends.onnx.tensors import dtype_of, sparse_to_array, to_array
+from tilewright.frontends.onnx.tensors import check_rank, dtype_of, sparse_to_array, to_array
 from tilewright.ir import simplify
 from tilewright.ir.dtypes import I64
 from tilewright.ir.expr import Const, Expr, index, sub
@@ -89,6 +89,7 @@ def _constant_of_shape(ctx: NodeContext) -> Value | Operand:
         fill = to_array(proto, ctx.importer.loaded.external, ctx.importer.limits)
         ctx.require(fill.size == 1, f"Its value has {fill.size} elements where one is needed.")
     number = fill.reshape(())
+    check_rank(len(dims), f"The result of node {ctx.where}")
     static = [d for d in dims if isinstance(d, int)]
     if len(static) == len(dims) and math.prod(static) <= ctx.importer.limits.contents:
         return ctx.importer.constant_operand("", np.full(static, number))
