@@ -19,6 +19,7 @@ from tilewright.frontends.onnx import declared, functions, shapes
 from tilewright.frontends.onnx.attributes import check_against_schema, schema_of
 from tilewright.frontends.onnx.constants import computed_array, materialised
 from tilewright.frontends.onnx.context import NodeContext, UnsupportedNodeError
+from tilewright.frontends.onnx.expansion import called, expanded_size
 from tilewright.frontends.onnx.limits import Limits
 from tilewright.frontends.onnx.load import LoadedModel
 from tilewright.frontends.onnx.operand import Operand
@@ -66,6 +67,8 @@ class Importer:
     def run(self, shapes_given: Shapes) -> Module:
         """Import the main graph; ``shapes_given`` replaces dims of inputs."""
         graph = self.loaded.proto.graph
+        if self.functions:
+            self._check_nodes(expanded_size(graph, self.functions))
         scope = Scope(self.loaded.opsets)
         self._define_initializers(graph, scope, self.loaded.weights)
         self._define_inputs(graph, scope, shapes_given)
@@ -170,10 +173,13 @@ class Importer:
             nodes, wanted, lambda name: name in own or known(name) is not None, self.limits
         )
         self._walked += len(order)
-        self.limits.check("The number of nodes, inlined functions included,", self._walked, "nodes")
+        self._check_nodes(self._walked)
         for position, node in enumerate(order):
             self._import_node(node, position, scope)
         return [self._named(name, scope) for name in wanted]
+
+    def _check_nodes(self, count: int) -> None:
+        self.limits.check("The number of nodes, inlined functions included,", count, "nodes")
 
     def sub_graph(self, graph: onnx.GraphProto, scope: Scope, origin: str) -> list[Operand | None]:
         """Import a branch in place; what its outputs stand for."""
@@ -194,7 +200,7 @@ class Importer:
         origin = scope.prefix + printable(node.name or f"{node.op_type}_{position}")
         operands = [self._named(name, scope) if name else None for name in node.input]
         domain = "" if node.domain == "ai.onnx" else node.domain
-        function = self.functions.get((domain, node.op_type, node.overload))
+        function = self.functions.get(called(node))
         version = self._version(domain, node, scope, function is not None)
         context = NodeContext(self, scope, node, operands, version, origin)
         self.builder.origin, self._where = origin, context.where
@@ -228,7 +234,7 @@ class Importer:
 
     def _is_known(self, domain: str, node: onnx.NodeProto, version: int) -> bool:
         return (
-            (domain, node.op_type, node.overload) in self.functions
+            called(node) in self.functions
             or find_handler(domain, node.op_type, version) is not None
             or functions.has_standard_body(domain, node.op_type, version)
         )
