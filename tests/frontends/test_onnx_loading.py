@@ -269,7 +269,10 @@ def test_wrong_graphs(body: str, message: str) -> None:
 
 
 WINDOWS: list[tuple[dict[str, Any], str]] = [
-    ({"strides": [0, 1]}, "strides .0, 1. must be 2 numbers of at least 1"),
+    ({"strides": [0, 1]}, "strides .0, 1. must be 2 numbers from 1 to 2147483647"),
+    ({"strides": [1 << 62, 1]}, "strides .4611686018427387904, 1. must be 2 numbers from 1 to 21"),
+    ({"pads": [0, 0, 0, 1 << 40]}, "must be 4 numbers from -2147483647 to 2147483647"),
+    ({"group": 1 << 40}, "group is 1099511627776, but must be from 1 to 2147483647"),
     ({"strides": [1]}, "strides .1. must be 2 numbers"),
     ({"dilations": [1, -1]}, "dilations"),
     ({"pads": [1, 1]}, "pads .1, 1. must be 4 numbers"),
@@ -289,9 +292,32 @@ def test_wrong_windows(attributes: dict[str, Any], message: str) -> None:
     refused(model, message)
 
 
+@pytest.mark.parametrize("attribute", ["output_padding", "output_shape"])
+def test_wrong_windows_of_a_transposed_convolution(attribute: str) -> None:
+    x, weight = np.zeros((1, 2, 4, 4), np.float32), np.zeros((2, 2, 3, 3), np.float32)
+    model, _ = node_model("ConvTranspose", [x, weight], 13, (1,), **{attribute: [1 << 40, 1]})
+    refused(model, f"{attribute} .1099511627776, 1. must be 2 numbers from . to 2147483647")
+
+
+@pytest.mark.parametrize(
+    ("op", "attribute", "largest"),
+    [
+        ("LRN", "size", (1 << 31) - 1),
+        ("DepthToSpace", "blocksize", (1 << 16) - 1),
+        ("GroupNormalization", "num_groups", (1 << 31) - 1),
+    ],
+)
+@pytest.mark.parametrize("given", [0, 1 << 40])
+def test_wrong_sizes(op: str, attribute: str, largest: int, given: int) -> None:
+    inputs = [np.zeros((1, 4, 4, 4), np.float32)]
+    inputs += [np.zeros(4, np.float32)] * 2 if op == "GroupNormalization" else []
+    model, _ = node_model(op, inputs, 21, range(1, len(inputs)), **{attribute: given})
+    refused(model, f"Its {attribute} is {given}, but must be from 1 to {largest}")
+
+
 def test_kernel_larger_than_the_input() -> None:
     model, _ = node_model("MaxPool", [np.zeros((1, 1, 3), np.float32)], 12, kernel_shape=[1 << 62])
-    refused(model, "kernel")
+    refused(model, "kernel .4611686018427387904. must have dims from 1 to 2147483647")
     model, _ = node_model("MaxPool", [np.zeros((1, 1, 3), np.float32)], 12, kernel_shape=[7])
     refused(model, "does not fit")
 
