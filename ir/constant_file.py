@@ -32,7 +32,21 @@ def save_constants(path: Path | str, constants: ConstantStore) -> None:
 
 
 def load_constants(path: Path | str) -> ConstantStore:
-    """The store that :func:`save_constants` wrote; ParseError if the file is damaged."""
+    """The store that :func:`save_constants` wrote; ParseError if the file is damaged, OSError if it
+    cannot be read.
+    """
+    try:
+        return _loaded(path)
+    except (OSError, MemoryError, ParseError):
+        raise
+    except Exception as error:  # a damaged file ends in errors of many of Python's parsers
+        raise ParseError(
+            f"File '{path}' holds no constants of a module, or is damaged. Write it again, with "
+            "--save-constants."
+        ) from error
+
+
+def _loaded(path: Path | str) -> ConstantStore:
     store = ConstantStore()
     with np.load(path, allow_pickle=False) as archive:
         for entry in archive.files:

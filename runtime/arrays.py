@@ -17,16 +17,50 @@ from tilewright.runtime.library import DEVICE_CPU
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+# What objects raise, or numpy for them, that say of themselves something wrong.
+_BROKEN = (
+    AttributeError,
+    BufferError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+def _reason(error: Exception) -> str:
+    """The first sentence of an error, without its full stop."""
+    return (str(error) or type(error).__name__).split(". ")[0].rstrip(".")
+
+
+def _from_interface(name: str, value: Any) -> Array:
+    try:
+        return np.asarray(value)
+    except _BROKEN as error:
+        raise InputError(
+            f"Input '{name}' cannot be read through its __array_interface__: {_reason(error)}."
+        ) from error
+
+
 def _from_dlpack(name: str, value: Any) -> Array:
-    device = int(value.__dlpack_device__()[0])
+    try:
+        device = int(value.__dlpack_device__()[0])
+    except _BROKEN as error:
+        raise InputError(
+            f"Input '{name}' cannot be read through DLPack: {_reason(error)}."
+        ) from error
     if device != DEVICE_CPU:
         raise InputError(
             f"Input '{name}' is on DLPack device type {device}, but must be in the CPU's memory."
         )
     try:
         return np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise InputError(f"Input '{name}' cannot be read through DLPack: {error}.") from error
+    except _BROKEN as error:
+        raise InputError(
+            f"Input '{name}' cannot be read through DLPack: {_reason(error)}."
+        ) from error
 
 
 def _as_array(name: str, value: Any) -> Array:
@@ -36,15 +70,19 @@ def _as_array(name: str, value: Any) -> Array:
             raise InputError(f"Input '{name}' is a masked array: fill it first.")
         return np.asarray(value)
     if hasattr(value, "__array_interface__"):
-        return np.asarray(value)
+        return _from_interface(name, value)
     if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
         return _from_dlpack(name, value)
     try:
-        return np.asarray(memoryview(value))
-    except TypeError:
+        view = memoryview(value)
+    except (TypeError, ValueError, BufferError):
         raise InputError(
             f"Input '{name}' is of type '{type(value).__name__}', but must be an array."
         ) from None
+    try:
+        return np.asarray(view)
+    except _BROKEN as error:
+        raise InputError(f"Input '{name}' cannot be read as a buffer: {_reason(error)}.") from error
 
 
 def prepare(name: str, value: Any, dtype: DType) -> Array:

@@ -17,6 +17,7 @@ from tilewright.runtime.errors import ArtifactError, ReadError
 MAGIC = b"\x89TW\r\n\x1a\n\x00"
 FORMAT_VERSION = 1
 HEADER_BYTES = 128
+MAX_RANK = 64  # of inputs and outputs: TW_MAX_RANK of src/core.h
 NO_ARTIFACT = "This is not a Tilewright artifact."
 _MAX_MANIFEST_BYTES = 64 << 20
 _ONNX_START = b"\x08"  # the version, with which ONNX's writers begin

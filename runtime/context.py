@@ -144,6 +144,8 @@ def check_known(given: Collection[str], names: Sequence[str]) -> None:
 class Context:
     """Runs a model; one run at a time. Closed when it is collected."""
 
+    _handle: int | None = None  # before it is opened, and once it is closed
+
     def __init__(
         self,
         model: int,
@@ -152,7 +154,6 @@ class Context:
         dtypes: tuple[list[DType], list[DType]],
         threads: int,
     ) -> None:
-        self._handle: int | None = None
         lib = library.open_library()
         self._close = lib.tw_context_close
         self._inputs_c = (library.Value * max(len(inputs), 1))()
@@ -253,6 +254,11 @@ class Context:
 
     def _supply(self, out: Mapping[str, Any]) -> dict[str, Array]:
         """Sets the memory that the caller supplies for outputs."""
+        if not isinstance(out, Mapping):
+            raise InputError(
+                "The memory for outputs is given as a mapping from names to arrays, not as a "
+                f"'{type(out).__name__}'."
+            )
         results: dict[str, Array] = {}
         for name in out:
             slot = next((slot for slot in self._outputs if slot.name == name), None)

@@ -25,6 +25,10 @@ class InputError(RunError, ValueError):
     """An input, or memory supplied for an output, does not fit the model."""
 
 
+class CopyError(RunError, TypeError):
+    """A model was to be copied or pickled."""
+
+
 class ArtifactError(RunError, ValueError):
     """The artifact is damaged, or of another format version."""
 

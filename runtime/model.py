@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from ctypes import POINTER, c_char_p, c_size_t, c_void_p
 from dataclasses import dataclass
 from mmap import mmap
-from typing import Any
+from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from tilewright.runtime.arrays import Array, address
 from tilewright.runtime.artifact import of_file
 from tilewright.runtime.context import Context, Port
 from tilewright.runtime.dtypes import BY_CODE, DType
-from tilewright.runtime.errors import ArgumentError, ArtifactError, InputError
+from tilewright.runtime.errors import ArgumentError, ArtifactError, CopyError, InputError
 
 _MAX_THREADS = 256
 
@@ -67,8 +67,10 @@ class Model:
     ``inputs`` and ``outputs`` list its ports, each with ``name``, ``dtype`` and ``shape``.
     """
 
+    _handle: int | None = None  # before it is opened, and once it is closed
+
     def __init__(self, handle: int, threads: int, memory: Any = None) -> None:
-        self._handle: int | None = handle
+        self._handle = handle
         lib = library.open_library()
         self._memory = memory  # holds the constants that the model uses in place
         self._close = lib.tw_model_close
@@ -90,6 +92,9 @@ class Model:
         handle, self._handle = self._handle, None
         if handle:
             self._close(handle)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise CopyError("A loaded model is neither copied nor pickled: load it where it is needed.")
 
     def __repr__(self) -> str:
         def text(ports: list[Port]) -> str:

@@ -14,8 +14,20 @@ from tilewright.requirements import explain_missing
 INTERRUPTED = 130
 
 
+def _open_standard_streams() -> None:
+    """Let standard streams that are closed lead nowhere: they are there to write to, and no file
+    that is opened later gets their numbers.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115 (as long as we run)
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
+
+
 def run() -> None:
     """The entry point of the command."""
+    _open_standard_streams()
     heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if heard:  # an exception would get lost in what imports call back
         signal.signal(signal.SIGINT, lambda number, frame: os._exit(INTERRUPTED))

@@ -26,6 +26,7 @@ from tilewright.ir.errors import (
 from tilewright.runtime.errors import (
     ArgumentError,
     ArtifactError,
+    CopyError,
     InputError,
     LibraryError,
     ModelError,
@@ -43,6 +44,7 @@ __all__ = [
     "ArtifactError",
     "CacheError",
     "CodegenError",
+    "CopyError",
     "FrontendError",
     "InputError",
     "InterpreterError",

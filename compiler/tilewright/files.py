@@ -10,7 +10,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from tilewright.runtime.errors import RunError, WriteError
+from tilewright.runtime.errors import ArgumentError, RunError, WriteError
+
+
+def _text_of(path: Any) -> str:
+    """A path as a text."""
+    try:
+        text = os.fsdecode(path)
+    except TypeError:
+        raise ArgumentError(
+            f"A file is named by a path, not by a '{type(path).__name__}'. Give a text or a Path."
+        ) from None
+    if "\0" in text:
+        raise ArgumentError("The path holds a NUL character.")
+    return text
 
 
 @contextmanager
@@ -20,9 +33,10 @@ def replacing(path: str | os.PathLike[str], durable: bool = True) -> Iterator[IO
 
     ``durable`` waits until the disk has it, for what cannot be made again. It is a temporary file
     beside the file that ``path`` names, also through symbolic links; a device or a pipe gets the
-    content at the end. WriteError if it cannot be written; then nothing is left.
+    content at the end. WriteError if it cannot be written; then nothing is left. ArgumentError for
+    what is no path.
     """
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(_text_of(path)))
     special = target.exists() and not target.is_file() and not target.is_dir()
     name = f".{target.name[:100]}.{os.getpid()}.{secrets.token_hex(4)}"
     temporary = target.with_name(name)
@@ -48,7 +62,7 @@ def replacing(path: str | os.PathLike[str], durable: bool = True) -> Iterator[IO
             if isinstance(error, RunError):
                 raise
             reason = error.strerror or str(error)
-            refusal = WriteError(f"File '{os.fspath(path)}' cannot be written: {reason}.")
+            refusal = WriteError(f"File '{os.fsdecode(path)}' cannot be written: {reason}.")
             refusal.errno, refusal.strerror = error.errno, reason
             raise refusal from error
         raise

@@ -10,14 +10,20 @@ import mmap
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from tilewright import runtime
 from tilewright.files import replacing
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.artifact import HEADER_BYTES, parse_header, read_manifest
 from tilewright.runtime.context import Port
-from tilewright.runtime.errors import ArtifactError, InputError, ReadError, TargetMismatchError
+from tilewright.runtime.errors import (
+    ArtifactError,
+    CopyError,
+    InputError,
+    ReadError,
+    TargetMismatchError,
+)
 from tilewright.runtime.model import KernelTime
 
 if TYPE_CHECKING:
@@ -111,6 +117,12 @@ class CompiledModel:
             while head:
                 stream.write(head)
                 head = file.read(_CHUNK_BYTES)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise CopyError(
+            "A compiled model is neither copied nor pickled: save it, and load it where it is "
+            "needed. Threads may share one."
+        )
 
     def __repr__(self) -> str:
         def text(ports: list[Port]) -> str:

@@ -167,11 +167,11 @@ class InferenceSession:
         input_feed: Mapping[str, Any],
         run_options: Any = None,
     ) -> list[Array]:
-        """Runs the model; the outputs asked for as a list, all of them for None.
+        """Runs the model; the outputs asked for as a list, all of them for None or no names.
 
         InputError for a name that is no output, and as :meth:`CompiledModel.run`.
         """
-        names = self._names if output_names is None else list(output_names)
+        names = list(() if output_names is None else output_names) or self._names
         unknown = [name for name in names if name not in self._names]
         if unknown:
             known = ", ".join(f"'{name}'" for name in self._names)

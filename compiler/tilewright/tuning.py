@@ -19,7 +19,7 @@ from tilewright.driver import (
 )
 from tilewright.frontends import import_model
 from tilewright.ir.errors import InputError
-from tilewright.ir.expr import UNBOUNDED, Symbol
+from tilewright.ir.expr import Symbol
 from tilewright.ir.rewrite import evaluate
 from tilewright.ir.target import Target
 from tilewright.passes.lower.kernel import Lowered
@@ -80,11 +80,10 @@ def _chosen_sizes(symbols: Mapping[str, Symbol], given: Mapping[str, int]) -> di
             known = ", ".join(f"'{other}'" for other in symbols) or "none"
             raise InputError(f"'{name}' is no symbolic dim: the model's are {known}.")
         if not max(1, s.lo) <= size <= s.hi or size % s.multiple:
-            upper = "" if s.hi >= UNBOUNDED else f" to {s.hi}"
             multiple = f", a multiple of {s.multiple}" if s.multiple > 1 else ""
             raise InputError(
                 f"Size {size} of '{name}' is not one to measure at: give one from "
-                f"{max(1, s.lo)}{upper}{multiple}."
+                f"{max(1, s.lo)} to {s.hi}{multiple}."
             )
     return {name: given.get(name, typical_size(s)) for name, s in symbols.items()}
 

@@ -173,7 +173,10 @@ class GroupNorm(_GroupedNorm):
     def infer(self, operands: Sequence[TensorType]) -> tuple[TensorType, ...]:
         result = super().infer(operands)
         channels = operands[0].shape[1]
-        self.require(1 <= self.groups < LIMIT, f"'groups' is {self.groups}, it must be at least 1.")
+        self.require(
+            1 <= self.groups < LIMIT,
+            f"'groups' is {self.groups}, it must be at least 1 and below {LIMIT}.",
+        )
         whole = floordiv(channels, self.groups) * self.groups
         self.require(
             known_equal(channels, whole) is not False,

@@ -20,6 +20,7 @@ from tilewright.passes.rewriter import rewrite_module
 
 # Results up to this many bytes are always worth folding.
 _SMALL = 1 << 16
+_MOST_DIMS = 64  # numpy has no arrays of more
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,9 @@ class FoldConstants(Pass):
             return False
         if node.op.name == "relayout":
             return True
-        if not all(t.is_static for t in results) or has_symbolic_attributes(node.op):
+        if not all(
+            t.is_static and t.rank <= _MOST_DIMS for t in results
+        ) or has_symbolic_attributes(node.op):
             return False
         grown = sum(map(_bytes, results))
         given = sum(map(_bytes, operands))

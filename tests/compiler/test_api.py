@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiling, running, saving and loading from Python."""
 
+import copy
+import gc
 import logging
 import mmap
+import pickle
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -281,6 +285,35 @@ def test_shapes_fix_and_name_dims(pair: onnx.ModelProto) -> None:
     assert renamed.outputs[0].shape == ("rows", 4)
 
 
+@pytest.mark.parametrize("size", [np.int64(6), np.uint8(6), np.array(6)])
+def test_sizes_of_any_type_of_integer(pair: onnx.ModelProto, size: Any) -> None:
+    shapes = {"a": [size, 4], "b/0": np.array([6, 4])}
+    assert tilewright.compile(pair, shapes=shapes).inputs[0].shape == (6, 4)  # type: ignore[arg-type]
+
+
+BAD_SHAPES: dict[str, tuple[Any, str]] = {
+    "number": (5, r"such as \{'x': \[1, 'n'\]\}, not a 'int'"),
+    "text": ("a=6,4", "not a 'str'"),
+    "key": ({5: [6, 4]}, "by the names of inputs, not by a 'int'"),
+    "dims": ({"a": 5}, "The shape given for 'a' is a 'int'. Give a list of dims"),
+    "dims as text": ({"a": "n4"}, "The shape given for 'a' is a 'str'"),
+    "dims as scalar": ({"a": np.array(5)}, "The shape given for 'a' is a 'ndarray'"),
+    "dims as set": ({"a": {6, 4}}, "The shape given for 'a' is a 'set'"),
+    "fraction": ({"a": [1.5, 4]}, "The dim 1.5 given for 'a_d0' is neither a size from 0 to"),
+    "truth": ({"a": [True, 4]}, "The dim True given for 'a_d0'"),
+    "negative": ({"a": [-1, 4]}, "The dim -1 given for 'a_d0'"),
+    "huge": ({"a": [1 << 63, 4]}, "a size from 0 to 4611686018427387904"),
+    "nothing": ({"a": [None, 4]}, "The dim None given for 'a_d0'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_SHAPES)
+def test_bad_shapes(pair: onnx.ModelProto, case: str) -> None:
+    shapes, message = BAD_SHAPES[case]
+    with pytest.raises(errors.ShapesError, match=message):
+        tilewright.compile(pair, shapes=shapes)
+
+
 def test_another_target_is_saved_but_not_run(pair: onnx.ModelProto, tmp_path: Path) -> None:
     foreign = tilewright.compile(pair, target="aarch64")
     assert foreign.inputs[0].name == "a" and foreign.manifest["target"]["arch"] == "aarch64"
@@ -402,6 +435,52 @@ def test_what_is_no_artifact(tmp_path: Path, pair_file: Path) -> None:
         tilewright.load(3)  # type: ignore[arg-type]
 
 
+KIND = {"shape": (2, 4), "typestr": "<f4", "version": 3}
+
+
+class Interface:
+    """Something that is an array by its own word only."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.__array_interface__ = fields
+
+
+class BrokenCapsule:
+    """DLPack's methods, of a wrong kind."""
+
+    __dlpack__ = __dlpack_device__ = None
+
+
+def released() -> memoryview:
+    view = memoryview(bytes(32))
+    view.release()
+    return view
+
+
+@pytest.mark.parametrize("path", [None, 5, "a\0b"])
+def test_what_is_no_path(pair_model: tilewright.CompiledModel, pair_file: Path, path: Any) -> None:
+    for model in (pair_model, tilewright.load(pair_file)):
+        with pytest.raises(errors.ArgumentError, match=r"named by a path|NUL character"):
+            model.save(path)
+
+
+def test_models_are_neither_copied_nor_pickled(
+    pair_file: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    session = tilewright.InferenceSession(pair_file)
+    for model in (session, session.model, session.model._model):
+        for way in (copy.copy, copy.deepcopy, pickle.dumps):
+            if model is session and way is copy.copy:
+                continue  # which shares the model
+            with pytest.raises(errors.CopyError, match=r"neither copied nor pickled.* load it"):
+                way(model)
+            with pytest.raises(TypeError):
+                way(model)
+    gc.collect()
+    assert capfd.readouterr().err == ""
+    session.model.run(feeds(2))
+
+
 BAD_FEEDS = {
     "renamed": ({"a": np.zeros((2, 4), np.float32), "b_0": np.zeros(1)}, r"'b_0' is no .*'b/0'\?"),
     "no mapping": (
@@ -415,6 +494,10 @@ BAD_FEEDS = {
     "extent": (feeds(2) | {"a": np.zeros((2, 5), np.float32)}, "'a'"),
     "unequal": (feeds(2) | {"a": np.zeros((3, 4), np.float32)}, "'b/0'"),
     "object": (feeds(2) | {"a": np.zeros((2, 4), object)}, "Input 'a' is object"),
+    "interface": (feeds(2) | {"a": Interface(shape=(2, 4))}, "'a' .* through its __array_interf"),
+    "null": (feeds(2) | {"a": Interface(data=(0, False), **KIND)}, "'a' .* its __array_interface"),
+    "dlpack": (feeds(2) | {"a": BrokenCapsule()}, "Input 'a' cannot be read through DLPack"),
+    "released": (feeds(2) | {"a": released()}, "Input 'a' is of type 'memoryview'"),
     "list": (feeds(2) | {"a": [[0.0] * 4] * 2}, "of type 'list'"),
 }
 

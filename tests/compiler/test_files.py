@@ -4,10 +4,11 @@
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tilewright.errors import WriteError
+from tilewright.errors import ArgumentError, WriteError
 from tilewright.files import replacing
 
 
@@ -24,6 +25,17 @@ def test_a_file_is_replaced(tmp_path: Path) -> None:
     before = path.stat().st_ino
     write(path)
     assert path.read_bytes() == b"new" and path.stat().st_ino != before
+
+
+@pytest.mark.parametrize("path", [None, 5, "a\0b", b"a\0b"])
+def test_what_is_no_path(path: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"not by a '.*'\. Give a text|holds a NUL character"):
+        write(path)
+
+
+def test_paths_may_be_bytes(tmp_path: Path) -> None:
+    write(os.fsencode(tmp_path / "file"))  # type: ignore[arg-type]
+    assert (tmp_path / "file").read_bytes() == b"new"
 
 
 def test_failure_leaves_the_old_file(tmp_path: Path) -> None:

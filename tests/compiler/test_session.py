@@ -109,6 +109,14 @@ def test_options_that_are_none(pair_file: Path, caplog: pytest.LogCaptureFixture
     assert "'enable_profiling' has no effect" in caplog.text
 
 
+def test_no_names_ask_for_all_outputs(session: tilewright.InferenceSession) -> None:
+    """As ONNX Runtime has it."""
+    x = np.ones((2, 4), np.float32)
+    for names in (None, [], (), ["total", "part"]):
+        total, part = session.run(names, {"a": x, "b/0": x})
+        assert np.array_equal(total, x + x) and np.array_equal(part, 2 * x)
+
+
 def test_unknown_output(session: tilewright.InferenceSession) -> None:
     with pytest.raises(errors.InputError, match=r"'sum' is no output: .* 'total', 'part'\."):
         session.run(["sum"], {})

@@ -10,6 +10,9 @@ from onnx import helper, parser
 
 from tests.frontends.onnx_running import check_against_runtime, imported, model_of
 from tilewright.frontends.onnx import Limits, import_model
+from tilewright.frontends.onnx.expansion import expanded_size
+from tilewright.frontends.onnx.functions import model_functions
+from tilewright.frontends.onnx.importer import Importer
 from tilewright.frontends.onnx.registry import supported_operators
 from tilewright.ir.errors import FrontendError
 
@@ -66,16 +69,55 @@ def test_recursive_functions_are_refused() -> None:
         import_model(functions_model(text))
 
 
-def test_functions_that_explode_hit_the_node_limit() -> None:
-    """Thirty functions that call the one before twice: a billion nodes."""
+def exploding(body: str) -> Any:
+    """A model of thirty functions with that body, where ``next`` calls the one before."""
     text = '<ir_version: 9, opset_import: ["" : 18, "l" : 1]>\n'
     text += "g (float[2] x) => (float[2] y) { y = l.f30(x) }\n"
     text += '<domain: "l", opset_import: ["" : 18]>\nf0 (v) => (r) { r = Relu(v) }\n'
     for i in range(1, 31):
         text += '<domain: "l", opset_import: ["" : 18, "l" : 1]>\n'
-        text += f"f{i} (v) => (r) {{ a = l.f{i - 1}(v) r = l.f{i - 1}(a) }}\n"
+        text += f"f{i} (v) => (r) {{ {body.replace('next', f'l.f{i - 1}')} }}\n"
+    return parser.parse_model(text)
+
+
+TWICE = "a = next(v) r = next(a)"
+BRANCH = """
+  c = Constant<value_int: int = 1>()
+  r = If (c) < then_branch = t () => (float[2] p) { %s },
+               else_branch = e () => (float[2] q) { q = next(v) } >
+"""
+
+
+@pytest.mark.parametrize("body", [TWICE, BRANCH % "a = next(v) p = next(a)"])
+def test_functions_that_explode_are_refused_at_once(
+    body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A billion nodes: none is walked."""
+    monkeypatch.setattr(Importer, "walk", None)
+    with pytest.raises(FrontendError, match=r"number of nodes, inlined .* is [0-9]{10}, more than"):
+        import_model(exploding(body))
+
+
+def test_of_two_branches_the_larger_counts() -> None:
+    model = exploding(BRANCH % "p = next(v)")
+    assert expanded_size(model.graph, model_functions(model)) == 1 + 1 + 30 * 3
+
+
+def test_the_size_of_functions_that_call_each_other_ends() -> None:
+    model = exploding(TWICE)
+    model.functions[0].node[0].op_type, model.functions[0].node[0].domain = "f30", "l"
+    model.functions[0].opset_import.append(helper.make_opsetid("l", 1))
     with pytest.raises(FrontendError, match="number of nodes, inlined functions included"):
-        import_model(parser.parse_model(text), limits=Limits(nodes=2000))
+        import_model(model)
+    short = functions_model(FUNCTIONS.replace("one = local.scaled(v)", "one = local.twice(v, b)"))
+    assert expanded_size(short.graph, model_functions(short)) == 2 + 2 + 3 + 2
+
+
+def test_nodes_are_counted_where_they_are_walked() -> None:
+    """Bodies of the standard are in no call graph of the model."""
+    text = "g (float[2, 3, 4] x) => (float[2, 3, 4] y) { y = MeanVarianceNormalization(x) }"
+    with pytest.raises(FrontendError, match="number of nodes, inlined functions included"):
+        import_model(model_of(text), limits=Limits(nodes=3))
 
 
 def test_functions_of_one_name_and_wrong_calls() -> None:

@@ -16,6 +16,9 @@ from tests.frontends.onnx_running import add_model, imported, model_of, node_mod
 from tilewright.frontends import import_model as import_any
 from tilewright.frontends.onnx import Limits, import_model
 from tilewright.ir.errors import FrontendError, UnsupportedOperatorError
+from tilewright.passes.graph.fold_constants import FoldConstants
+from tilewright.passes.manager import PassContext, run_passes
+from tilewright.runtime.artifact import MAX_RANK
 
 ADD = "g (float[2] x) => (float[2] y) { y = Add(x, w) }"
 WEIGHT = np.array([1, 2], np.float32)
@@ -268,7 +271,10 @@ def test_wrong_graphs(body: str, message: str) -> None:
 
 
 WINDOWS: list[tuple[dict[str, Any], str]] = [
-    ({"strides": [0, 1]}, "strides .0, 1. must be 2 numbers of at least 1"),
+    ({"strides": [0, 1]}, "strides .0, 1. must be 2 numbers from 1 to 2147483647"),
+    ({"strides": [1 << 62, 1]}, "strides .4611686018427387904, 1. must be 2 numbers from 1 to 21"),
+    ({"pads": [0, 0, 0, 1 << 40]}, "must be 4 numbers from -2147483647 to 2147483647"),
+    ({"group": 1 << 40}, "group is 1099511627776, but must be from 1 to 2147483647"),
     ({"strides": [1]}, "strides .1. must be 2 numbers"),
     ({"dilations": [1, -1]}, "dilations"),
     ({"pads": [1, 1]}, "pads .1, 1. must be 4 numbers"),
@@ -288,9 +294,32 @@ def test_wrong_windows(attributes: dict[str, Any], message: str) -> None:
     refused(model, message)
 
 
+@pytest.mark.parametrize("attribute", ["output_padding", "output_shape"])
+def test_wrong_windows_of_a_transposed_convolution(attribute: str) -> None:
+    x, weight = np.zeros((1, 2, 4, 4), np.float32), np.zeros((2, 2, 3, 3), np.float32)
+    model, _ = node_model("ConvTranspose", [x, weight], 13, (1,), **{attribute: [1 << 40, 1]})
+    refused(model, f"{attribute} .1099511627776, 1. must be 2 numbers from . to 2147483647")
+
+
+@pytest.mark.parametrize(
+    ("op", "attribute", "largest"),
+    [
+        ("LRN", "size", (1 << 31) - 1),
+        ("DepthToSpace", "blocksize", (1 << 16) - 1),
+        ("GroupNormalization", "num_groups", (1 << 31) - 1),
+    ],
+)
+@pytest.mark.parametrize("given", [0, 1 << 40])
+def test_wrong_sizes(op: str, attribute: str, largest: int, given: int) -> None:
+    inputs = [np.zeros((1, 4, 4, 4), np.float32)]
+    inputs += [np.zeros(4, np.float32)] * 2 if op == "GroupNormalization" else []
+    model, _ = node_model(op, inputs, 21, range(1, len(inputs)), **{attribute: given})
+    refused(model, f"Its {attribute} is {given}, but must be from 1 to {largest}")
+
+
 def test_kernel_larger_than_the_input() -> None:
     model, _ = node_model("MaxPool", [np.zeros((1, 1, 3), np.float32)], 12, kernel_shape=[1 << 62])
-    refused(model, "kernel")
+    refused(model, "kernel .4611686018427387904. must have dims from 1 to 2147483647")
     model, _ = node_model("MaxPool", [np.zeros((1, 1, 3), np.float32)], 12, kernel_shape=[7])
     refused(model, "does not fit")
 
@@ -310,7 +339,7 @@ def test_results_of_terabytes(op: str, inputs: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a" * 100_000, "q'uo\"te", "new\nline", "nul\0", "#include <x>", "é🙂", ";drop"]
+    "name", ["a" * 100_000, "q'uo\"te", "new\nline", "#include <x>", "é🙂", ";drop"]
 )
 def test_names_are_only_names(name: str) -> None:
     model = add_model()
@@ -326,6 +355,57 @@ def test_names_are_only_names(name: str) -> None:
     assert str(module)
     node.input[0] = "gone" + name
     refused(model, "gone")
+
+
+@pytest.mark.parametrize(("what", "old"), [("Input", "x"), ("Output", "y")])
+def test_names_of_inputs_and_outputs_hold_no_nul(what: str, old: str) -> None:
+    model = add_model()
+    node = model.graph.node[0]
+    for values in (model.graph.input, model.graph.output, node.input, node.output):
+        for position, value in enumerate(values):
+            if value == old:
+                values[position] = "a\0b"
+            elif not isinstance(value, str) and value.name == old:
+                value.name = "a\0b"
+    refused(model, f"{what} 'a.*b' has a NUL character in its name")
+
+
+ONES = [1] * 40
+RANKS: dict[str, tuple[str, list[Any]]] = {
+    "Unsqueeze": ("Unsqueeze", [np.zeros(ONES, np.float32), np.arange(25)]),
+    "Unsqueeze of integers": ("Unsqueeze", [np.array([3]), np.arange(64)]),
+    "Reshape": ("Reshape", [np.zeros(1, np.float32), np.ones(65, np.int64)]),
+    "Expand": ("Expand", [np.zeros(1, np.float32), np.ones(65, np.int64)]),
+    "Expand of integers": ("Expand", [np.array([3]), np.ones(65, np.int64)]),
+    "ConstantOfShape": ("ConstantOfShape", [np.ones(65, np.int64)]),
+}
+
+
+@pytest.mark.parametrize("case", RANKS)
+@pytest.mark.parametrize("constant", [True, False])
+def test_results_of_too_many_dims(case: str, constant: bool) -> None:
+    op, inputs = RANKS[case]
+    fixed = range(0 if constant or len(inputs) == 1 else 1, len(inputs))
+    model, _ = node_model(op, inputs, 13, fixed)
+    refused(model, "[Rr]esult .*node .* has rank 65; 64 is the most")
+
+
+def test_inputs_of_too_many_dims() -> None:
+    model = model_of(f"g (float[{','.join('1' * 65)}] x) => (float[n] y) {{ y = Relu(x) }}")
+    refused(model, "Input 'x' has rank 65; 64 is the most")
+
+
+def test_the_most_dims_are_those_of_the_runtime() -> None:
+    header = Path(__file__).parents[2] / "runtime" / "src" / "core.h"
+    assert f"TW_MAX_RANK = {MAX_RANK}," in header.read_text(encoding="utf-8")
+
+
+def test_steps_between_may_have_more_dims_than_numpy() -> None:
+    """A Tile of a constant splits each of 33 dims in two."""
+    model, _ = node_model("Tile", [np.zeros([1] * 33, np.float32), np.full(33, 2)], 13, (0, 1))
+    module = import_model(model)
+    run_passes(module, [FoldConstants()], PassContext())
+    assert module.graph.outputs[0].type.static_shape == (2,) * 33
 
 
 def test_inputs_that_are_no_tensors() -> None:

@@ -361,8 +361,8 @@ def test_names_of_symbols_are_cleaned_and_unique() -> None:
     [
         ({"z": (1,)}, "Shapes are given for 'z', but the inputs are 'x'."),
         ({"x": (1, 2)}, "rank 1 but the shape given for it"),
-        ({"x": (-1,)}, "neither a size of at least 0 nor a name"),
-        ({"x": (2.5,)}, "neither a size of at least 0 nor a name"),
+        ({"x": (-1,)}, "neither a size from 0 to"),
+        ({"x": (2.5,)}, "neither a size from 0 to"),
     ],
 )
 def test_wrong_given_shapes(given: Any, message: str) -> None:

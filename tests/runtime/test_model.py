@@ -241,6 +241,15 @@ def test_supplied_output_errors(make: Make, out: Any, message: str) -> None:
     assert np.array_equal(model(a, a)[0], a + a)
 
 
+def test_supplied_outputs_are_a_mapping(make: Make) -> None:
+    model = load(make(**TWO))
+    a = np.arange(5, dtype=F32)
+    for out in ([a.copy()], a.copy(), "y"):
+        with pytest.raises(InputError, match="from names to arrays, not as a '"):
+            model.run({"a": a, "b": a}, out=out)
+    assert np.array_equal(model(a, a)[0], a + a)
+
+
 def test_overlapping_outputs(make: Make) -> None:
     model = load(make(**TWO))
     both = np.zeros(9, F32)

@@ -132,9 +132,10 @@ def read_inputs(texts: list[str] | None) -> "dict[str, Array]":
 
 
 def _read(path: str, archive: bool) -> "dict[str, Array]":
-    """The arrays of an .npz file, or that of an .npy file under an empty name."""
-    import zipfile
+    """The arrays of an .npz file, or that of an .npy file under an empty name.
 
+    ReadError for whatever numpy raises: a damaged header ends in errors of many parsers.
+    """
     import numpy as np
 
     from tilewright.errors import ReadError
@@ -148,7 +149,12 @@ def _read(path: str, archive: bool) -> "dict[str, Array]":
     except OSError as error:
         reason = error.strerror or str(error)
         raise ReadError(f"File '{path}' cannot be read: {reason}.") from error
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+    except MemoryError as error:
+        raise ReadError(
+            f"File '{path}' does not fit into the memory, or is damaged. Write it again, or give "
+            "smaller arrays."
+        ) from error
+    except Exception as error:
         raise ReadError(
             f"File '{path}' is no {kind} file of plain arrays, or is damaged. Write it with "
             f"numpy.{'savez' if archive else 'save'}."

@@ -6,12 +6,12 @@ registration, whether a source is theirs.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, ClassVar
 
 from tilewright.frontends.names import quoted
-from tilewright.ir.errors import FrontendError
+from tilewright.ir.errors import FrontendError, ShapesError
 from tilewright.ir.graph import Module
 
 Shapes = Mapping[str, Sequence[int | str]]
@@ -44,10 +44,43 @@ class Frontend(ABC):
         """
 
 
+def _checked(shapes: Any) -> Shapes:
+    """The shapes as a dict of lists."""
+    if not isinstance(shapes, Mapping):
+        raise ShapesError(
+            "The shapes are a mapping from the names of inputs to lists of dims, such as "
+            f"{{'x': [1, 'n']}}, not a '{type(shapes).__name__}'."
+        )
+    return {_name(name): _dims(name, given) for name, given in shapes.items()}
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise ShapesError(
+            f"The shapes are given by the names of inputs, not by a '{type(name).__name__}'. Use "
+            "texts as keys."
+        )
+    return name
+
+
+def _dims(name: str, given: Any) -> list[int | str]:
+    """The dims given for an input; each is checked where it is used."""
+    try:
+        if isinstance(given, str | bytes | Mapping | Set):
+            raise TypeError
+        return list(given)
+    except TypeError:
+        raise ShapesError(
+            f"The shape given for {quoted(name)} is a '{type(given).__name__}'. Give a list of "
+            "dims, such as [1, 'n']."
+        ) from None
+
+
 def import_model(source: Any, shapes: Shapes | None = None, format: str | None = None) -> Module:
     """Import a model in any known format; ``format`` names the frontend where the source does not
-    tell.
+    tell. ShapesError for shapes that are no lists of dims by name.
     """
+    shapes = None if shapes is None else _checked(shapes)
     if format is not None:
         if format not in Frontend.registry:
             known = ", ".join(sorted(Frontend.registry))

@@ -19,6 +19,16 @@ from tilewright.cli.terminal import settings
 Call = Callable[..., Result]
 
 
+def npy_header(shape: str) -> bytes:
+    """The beginning of an .npy file of floats, with a text as their shape."""
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': " + shape
+    return b"\x93NUMPY\x01\x00v\x00" + header.ljust(117).encode() + b"\n"
+
+
+DAMAGED_HEADER = npy_header("(((((((")
+HUGE_ARRAY = npy_header("(1000000000000000,)}")
+
+
 @pytest.fixture(autouse=True)
 def no_lines_of_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     """Standard error has what a test expects of it on a slow machine too."""

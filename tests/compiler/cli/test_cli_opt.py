@@ -4,9 +4,11 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from tests.compiler.cli.conftest import DAMAGED_HEADER
 from tilewright.cli.main import app
 from tilewright.passes.manager import Pass
 
@@ -84,13 +86,20 @@ BAD = {
     "value": (["-p", "fold-constants{cap=big}"], 2, "Write an integer."),
     "form": (["-p", "a b"], 2, "is not understood"),
     "target": (["--target", "z80"], 2, "Target 'z80' is not understood"),
+    "damaged": (["--constants", "text.npz"], 1, "'text.npz' holds no constants of a module"),
+    "array": (["--constants", "array.npz"], 1, "'array.npz' holds no constants of a module"),
+    "header": (["--constants", "header.npz"], 1, "'header.npz' holds no constants of a module"),
     "constants": (["--constants", "missing.npz"], 1, "'missing.npz' cannot be used"),
     "output": (["-o", "missing/y.ir"], 1, "Folder 'missing' does not exist."),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_usage(call: Any, text_file: Path, case: str) -> None:
+def test_bad_usage(call: Any, text_file: Path, tmp_path: Path, case: str) -> None:
+    (tmp_path / "text.npz").write_text("hello")
+    (tmp_path / "header.npz").write_bytes(DAMAGED_HEADER)
+    with open(tmp_path / "array.npz", "wb") as file:
+        np.save(file, np.zeros(4))
     options, status, message = BAD[case]
     assert message in call("opt", text_file, *options, status=status).stderr
 

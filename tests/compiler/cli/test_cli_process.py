@@ -3,15 +3,18 @@
 
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tilewright
+from tilewright.model import load
 
 SOURCES = Path(tilewright.__file__).parent.parent
 COMMAND = [sys.executable, "-m", "tilewright"]
@@ -132,6 +135,30 @@ def test_a_closed_pipe_is_no_error(environment: dict[str, str], digits_file: Pat
     )
     os.close(writing)
     assert "Traceback" not in done.stderr and "Exception" not in done.stderr
+
+
+@pytest.mark.usefixtures("digits")  # so that kernels come from the cache
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_error(
+    environment: dict[str, str], digits_file: Path, tmp_path: Path, closed: str
+) -> None:
+    """The work is done, and what is written to the streams goes nowhere, not into a file."""
+    model = SOURCES / "tilewright" / "data" / "digits.onnx"
+    for arguments in (
+        ["inspect", str(digits_file)],
+        ["compile", str(model), "-o", "digits.tw"],
+        ["run", "digits.tw", "--random", "--output", "results"],
+    ):
+        line = f"{shlex.join([*COMMAND, *arguments])} {closed}"
+        done = subprocess.run(
+            ["sh", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, (line, done.stderr)
+        assert "Error" not in done.stderr and "Exception" not in done.stderr
+    assert load(tmp_path / "digits.tw").inputs[0].name == "image"
+    assert np.load(tmp_path / "results" / "logits.npy").ndim == 2
+    line = f"{shlex.join([*COMMAND, 'inspect', 'missing.tw'])} {closed}"
+    assert subprocess.run(["sh", "-c", line], env=environment, capture_output=True).returncode == 1
 
 
 @pytest.mark.usefixtures("digits")  # so that kernels come from the cache

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tilewright run``."""
 
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import onnx
 import pytest
 
 import tilewright
+from tests.compiler.cli.conftest import DAMAGED_HEADER, HUGE_ARRAY, npy_header
 from tilewright.cli.random_inputs import random_inputs
 from tilewright.cli.run import file_names, values_text
 from tilewright.model import CompiledModel
@@ -181,6 +183,10 @@ BAD = {
     "truncated": (["-i", "a=truncated.npy", "--random"], 1, "is no .npy file of plain arrays"),
     "npz as npy": (["-i", "a=both.npz", "--random"], 1, "is no .npy file of plain arrays"),
     "no npz": (["-i", "text.npz"], 1, "is no .npz file of plain arrays"),
+    "header": (["-i", "a=header.npy", "--random"], 1, "is no .npy file of plain arrays"),
+    "nesting": (["-i", "a=nesting.npy", "--random"], 1, "is no .npy file of plain arrays"),
+    "header in npz": (["-i", "header.npz"], 1, "is no .npz file of plain arrays"),
+    "huge": (["-i", "a=huge.npy", "--random"], 1, "'huge.npy' does not fit into the memory"),
     "missing": (["-i", "a=missing.npy"], 1, "'missing.npy' cannot be read: No such file"),
     "form": (["-i", "a.npy"], 2, "Input 'a.npy' is not understood."),
     "size": (["--random", "--size", "n"], 2, "Size 'n' is not understood."),
@@ -219,6 +225,11 @@ def test_bad_usage(call: Any, pair_file: Path, arrays: Arrays, tmp_path: Path, c
     np.save(tmp_path / "pickle.npy", np.array([{}], object))
     (tmp_path / "truncated.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:-1])
     (tmp_path / "text.npz").write_text("hello")
+    (tmp_path / "header.npy").write_bytes(DAMAGED_HEADER)
+    (tmp_path / "nesting.npy").write_bytes(npy_header("-" * 60 + "1"))
+    (tmp_path / "huge.npy").write_bytes(HUGE_ARRAY)
+    with zipfile.ZipFile(tmp_path / "header.npz", "w") as archive:
+        archive.writestr("a.npy", DAMAGED_HEADER)
     options, status, message = BAD[case]
     result = call("run", pair_file, *options, status=status)
     assert message in result.stderr and "Traceback" not in result.stderr

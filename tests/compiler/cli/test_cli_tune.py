@@ -129,7 +129,8 @@ def test_sizes(ask: Callable[..., Any], call: Any, monkeypatch: pytest.MonkeyPat
     assert any(24 in sizes.values() for sizes in seen)
     for size, message in (
         ("rows=3", "'rows' is no symbolic dim: the model's are 'batch'."),
-        ("batch=0", "Size 0 of 'batch' is not one to measure at: give one from 1"),
+        ("batch=0", "Size 0 of 'batch' is not one to measure at: give one from 1 to 2147483648."),
+        ("batch=100000000000", "is not one to measure at: give one from 1 to 2147483648."),
     ):
         assert message in call("tune", DIGITS, "--size", size, status=1).stderr
     assert "is not understood" in call("tune", DIGITS, "--size", "batch", status=2).stderr

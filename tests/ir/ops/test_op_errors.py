@@ -135,7 +135,11 @@ CASES: list[tuple[Op, tuple[TensorType, ...], str]] = [
         (f32(2, 6, 3), f32(6), f32(6)),
         "The 6 channels do not divide into 4 groups.",
     ),
-    (GroupNorm(0), (f32(2, 6, 3), f32(6), f32(6)), "'groups' is 0, it must be at least 1."),
+    (
+        GroupNorm(0),
+        (f32(2, 6, 3), f32(6), f32(6)),
+        "'groups' is 0, it must be at least 1 and below",
+    ),
     (InstanceNorm(), (f32(2, 6, 3), f32(5), f32(6)), "f32[5] must have one dim of 6"),
     (Reshape(dims(5)), (f32(2, 3),), "f32[2,3] has 6 elements, f32[5] has 5"),
     (Reshape(dims(-2, -3)), (f32(2, 3),), "The dim -2 is negative; dims must be 0 or more."),

@@ -7,6 +7,7 @@ constants alone, it runs the references of the nodes between, within a budget.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from tilewright.ir.ops.binary import Div
 from tilewright.ir.ops.cast import Cast
 from tilewright.ir.ops.dim_values import DimValues
 from tilewright.ir.ops.reshape import Reshape
+from tilewright.ir.ops.where import Where
+from tilewright.runtime.artifact import MAX_RANK
 
 
 def materialised(operand: Operand, builder: Builder) -> Value:
@@ -47,33 +50,42 @@ def materialised(operand: Operand, builder: Builder) -> Value:
 
 def _symbolic(operand: Operand, builder: Builder) -> Value:
     """``dim_values`` of the elements (of their numerators, in a float tensor), in the operand's
-    shape and dtype.
+    shape and dtype; floats that are no integers of 64 bits are chosen from a constant.
     """
     assert operand.contents is not None
     contents = operand.contents
-    numerators: list[Expr] = []
-    denominators: list[int] = []
-    for element in contents.reshape(-1):
-        ratio = element if isinstance(element, Ratio) else None
-        if isinstance(element, float) and not element.is_integer():
-            top, bottom = element.as_integer_ratio()
-            ratio = Ratio(index(top), bottom)
-        whole = (
-            element if isinstance(element, Expr) else index(int(element) if ratio is None else 0)
-        )
-        numerators.append(ratio.numerator if ratio else whole)
-        denominators.append(ratio.denominator if ratio else 1)
-    value = builder(DimValues(tuple(numerators)))
+    elements = contents.reshape(-1)
+    numerators, denominators = zip(*map(_parts, elements), strict=True)
+    value = builder(DimValues(numerators))
     if operand.dtype is not I64:
         value = builder(Cast(operand.dtype), value)
     if any(d != 1 for d in denominators):
         value = builder(
             Div(), value, builder.constant(np.array(denominators, np.float64), operand.dtype)
         )
+    other = np.array([_is_other(x) for x in elements])
+    if any(other):
+        floats = np.array([x if _is_other(x) else 0.0 for x in elements], np.float64)
+        chosen = builder.constant(other), builder.constant(floats, operand.dtype)
+        value = builder(Where(), *chosen, value)
     if contents.ndim != 1:
         value = builder(Reshape(tuple(index(d) for d in contents.shape)), value)
     value.name = printable(operand.name)
     return value
+
+
+def _is_other(element: object) -> bool:
+    """True for a float that is no integer of 64 bits: a fraction, NaN, an infinity, a large one."""
+    return isinstance(element, float) and not (element.is_integer() and abs(element) < 1 << 62)
+
+
+def _parts(element: Any) -> tuple[Expr, int]:
+    """Numerator and denominator of an element; 0 for a float that has none."""
+    if isinstance(element, Ratio):
+        return element.numerator, element.denominator
+    if isinstance(element, Expr):
+        return element, 1
+    return index(0 if _is_other(element) else int(element)), 1
 
 
 def computed_array(value: Value, store: ConstantStore, limits: Limits) -> Array | None:
@@ -94,11 +106,15 @@ def computed_array(value: Value, store: ConstantStore, limits: Limits) -> Array 
 
 
 def _is_static(node: Node) -> bool:
-    """True if no symbol is in the types of a node's results or in its attributes."""
+    """True if no symbol is in the types of a node's results or in its attributes, and numpy has
+    arrays of these types.
+    """
     attributes: list[object] = list(node.op.attributes().values())
     parts = [x for a in attributes for x in (a if isinstance(a, tuple) else (a,))]
     symbolic = any(isinstance(x, Expr) and not isinstance(x, Const) for x in parts)
-    return not (symbolic or node.regions) and all(v.type.is_static for v in node.results)
+    types = [v.type for v in node.results]
+    held = all(t.is_static and t.rank <= MAX_RANK for t in types)
+    return held and not (symbolic or node.regions)
 
 
 def _constant_chain(value: Value, limits: Limits) -> list[Node] | None:

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 
 from tilewright.frontends.names import printable, quoted
+from tilewright.frontends.onnx import shapes
 from tilewright.frontends.onnx.attributes import Attributes
 from tilewright.frontends.onnx.operand import Operand
 from tilewright.frontends.onnx.registry import Contents
@@ -140,10 +141,14 @@ class NodeContext:
         return [x for x in found if isinstance(x, int)]
 
     def element(self, position: int, what: str) -> Any:
-        """The only element of an input: a number or, as it depends on dims, an expression."""
+        """The only element of an input: a finite number or, as it depends on dims, an expression
+        or a ratio.
+        """
         contents = self.contents(position, what)
         self.require(contents.size == 1, f"Its {what} must be one number, not {contents.size}.")
-        return contents.reshape(-1)[0]
+        element = contents.reshape(-1)[0]
+        self.require(shapes.is_finite(element), f"Its {what} is {element}, but must be finite.")
+        return element
 
     def scalar_number(self, position: int, what: str) -> float | int | bool:
         """The only element of an input, a plain number."""

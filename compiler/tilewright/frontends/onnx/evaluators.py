@@ -19,6 +19,7 @@ from tilewright.frontends.onnx.registry import Contents, evaluator
 from tilewright.frontends.onnx.shapes import Element, Unknown
 from tilewright.frontends.onnx.tensors import dtype_of
 from tilewright.ir.dtypes import BOOL, DType
+from tilewright.runtime.artifact import MAX_RANK
 
 Inputs = list[Any]
 _Binary = Callable[[Element, Element, DType], Element]
@@ -59,6 +60,8 @@ def _register_binary(name: str, function: _Binary) -> None:
     @evaluator(name)
     def evaluate(ctx: NodeContext, inputs: Inputs) -> Contents:
         dtype = ctx.operand(0).dtype
+        if any(o is not None and o.dtype is not dtype for o in ctx.operands):
+            raise Unknown  # and refused where the types are inferred
         result: Contents = inputs[0]
         for other in inputs[1:]:
             result = _elementwise(lambda x, y: function(x, y, dtype), result, other)
@@ -210,6 +213,8 @@ def _concat(ctx: NodeContext, inputs: Inputs) -> Contents:
 def _unsqueeze(ctx: NodeContext, inputs: Inputs) -> Contents:
     axes = _axes(ctx, inputs, 13) or []
     rank = inputs[0].ndim + len(axes)
+    if rank > MAX_RANK:
+        raise Unknown
     return np.expand_dims(inputs[0], ctx.axes(axes, rank))
 
 

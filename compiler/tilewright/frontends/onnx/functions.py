@@ -14,13 +14,12 @@ import onnx
 from tilewright.frontends.names import printable, quoted
 from tilewright.frontends.onnx.attributes import schema_of
 from tilewright.frontends.onnx.context import NodeContext
+from tilewright.frontends.onnx.expansion import FunctionKey
 from tilewright.frontends.onnx.operand import Operand
 from tilewright.frontends.onnx.scope import Scope
 from tilewright.frontends.onnx.tensors import CODES
 from tilewright.ir.errors import FrontendError
 from tilewright.ir.expr import Const
-
-FunctionKey = tuple[str, str, str]
 
 
 def model_functions(model: onnx.ModelProto) -> dict[FunctionKey, onnx.FunctionProto]:

@@ -19,6 +19,7 @@ from tilewright.frontends.onnx import declared, functions, shapes
 from tilewright.frontends.onnx.attributes import check_against_schema, schema_of
 from tilewright.frontends.onnx.constants import computed_array, materialised
 from tilewright.frontends.onnx.context import NodeContext, UnsupportedNodeError
+from tilewright.frontends.onnx.expansion import called, expanded_size
 from tilewright.frontends.onnx.limits import Limits
 from tilewright.frontends.onnx.load import LoadedModel
 from tilewright.frontends.onnx.operand import Operand
@@ -32,7 +33,7 @@ from tilewright.frontends.onnx.registry import (
 from tilewright.frontends.onnx.scope import Scope
 from tilewright.frontends.onnx.shapes import Unknown
 from tilewright.frontends.onnx.symbols import Symbols, expected_size
-from tilewright.frontends.onnx.tensors import dtype_of, sparse_to_array, to_array
+from tilewright.frontends.onnx.tensors import check_rank, dtype_of, sparse_to_array, to_array
 from tilewright.frontends.onnx.weights import Bytes
 from tilewright.ir.dtypes import STRING, DType, from_numpy
 from tilewright.ir.errors import (
@@ -67,6 +68,8 @@ class Importer:
     def run(self, shapes_given: Shapes) -> Module:
         """Import the main graph; ``shapes_given`` replaces dims of inputs."""
         graph = self.loaded.proto.graph
+        if self.functions:
+            self._check_nodes(expanded_size(graph, self.functions))
         scope = Scope(self.loaded.opsets)
         self._define_initializers(graph, scope, self.loaded.weights)
         self._define_inputs(graph, scope, shapes_given)
@@ -77,6 +80,7 @@ class Importer:
         module = self.module
         outputs = [self.materialise(r) for r in results]
         for info, value in zip(graph.output, outputs, strict=True):
+            _check_port_name("Output", info.name)
             declared.check_dtype(info, value.type)
             # With shapes given for the inputs, those declared mean nothing.
             if not shapes_given:
@@ -117,11 +121,13 @@ class Importer:
         for info in inputs:
             if not info.name:
                 raise FrontendError("A graph input has no name. Export the model again.")
+            _check_port_name("Input", info.name)
             type_ = self._input_type(info, given)
             if type_ is None:
                 self._unshaped.append(info.name)
                 scope.define(info.name, Operand(info.name, from_numpy(np.float32), blocked=True))
                 continue
+            check_rank(type_.rank, f"Input {quoted(info.name)}")
             value = Value(type_, printable(info.name))
             self.module.graph.inputs.append(value)
             self.module.input_names.append(info.name)
@@ -171,10 +177,13 @@ class Importer:
             nodes, wanted, lambda name: name in own or known(name) is not None, self.limits
         )
         self._walked += len(order)
-        self.limits.check("The number of nodes, inlined functions included,", self._walked, "nodes")
+        self._check_nodes(self._walked)
         for position, node in enumerate(order):
             self._import_node(node, position, scope)
         return [self._named(name, scope) for name in wanted]
+
+    def _check_nodes(self, count: int) -> None:
+        self.limits.check("The number of nodes, inlined functions included,", count, "nodes")
 
     def sub_graph(self, graph: onnx.GraphProto, scope: Scope, origin: str) -> list[Operand | None]:
         """Import a branch in place; what its outputs stand for."""
@@ -195,7 +204,7 @@ class Importer:
         origin = scope.prefix + printable(node.name or f"{node.op_type}_{position}")
         operands = [self._named(name, scope) if name else None for name in node.input]
         domain = "" if node.domain == "ai.onnx" else node.domain
-        function = self.functions.get((domain, node.op_type, node.overload))
+        function = self.functions.get(called(node))
         version = self._version(domain, node, scope, function is not None)
         context = NodeContext(self, scope, node, operands, version, origin)
         self.builder.origin, self._where = origin, context.where
@@ -229,7 +238,7 @@ class Importer:
 
     def _is_known(self, domain: str, node: onnx.NodeProto, version: int) -> bool:
         return (
-            (domain, node.op_type, node.overload) in self.functions
+            called(node) in self.functions
             or find_handler(domain, node.op_type, version) is not None
             or functions.has_standard_body(domain, node.op_type, version)
         )
@@ -295,6 +304,7 @@ class Importer:
                 context.fail(
                     f"Result {position} ({quoted(name)}) is not one that this operator gives."
                 )
+            check_rank(result.rank, f"Result {quoted(name)} of node {context.where}")
             if result.value is not None and not result.value.name:
                 result.value.name = printable(name)
             context.scope.define(
@@ -411,6 +421,12 @@ class Importer:
         if operand.array is None:
             self.known(operand)
         return operand.array
+
+
+def _check_port_name(what: str, name: str) -> None:
+    """FrontendError for the name of an input or output that no text of C can hold."""
+    if "\0" in name:
+        raise FrontendError(f"{what} {quoted(name)} has a NUL character in its name. Rename it.")
 
 
 def _refuse_strings(module: Module) -> None:

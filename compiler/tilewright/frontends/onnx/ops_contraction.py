@@ -8,6 +8,7 @@ from tilewright.frontends.onnx import compose
 from tilewright.frontends.onnx.context import NodeContext
 from tilewright.frontends.onnx.registry import handler
 from tilewright.frontends.onnx.windows import (
+    LARGEST,
     WindowAttributes,
     read_windows,
     spatial_kernel,
@@ -71,13 +72,18 @@ def _scaled(ctx: NodeContext, x: Value, factor: float) -> Value:
     return ctx.emit(Mul(), x, compose.like(ctx, factor, x))
 
 
+def _groups(ctx: NodeContext) -> int:
+    groups = ctx.attributes.integer("group", 1)
+    ctx.require(0 < groups <= LARGEST, f"Its group is {groups}, but must be from 1 to {LARGEST}.")
+    return groups
+
+
 @handler("Conv")
 def _conv(ctx: NodeContext) -> Value:
     weight = ctx.value(1)
     windows = read_windows(ctx, spatial_kernel(ctx, weight))
     x, pads = with_pads(ctx, ctx.value(0), windows, 0)
-    groups = ctx.attributes.integer("group", 1)
-    ctx.require(groups > 0, f"Its group is {groups}, below 1.")
+    groups = _groups(ctx)
     bias = [ctx.value(2)] if ctx.has(2) else []
     return ctx.emit(Conv(windows.strides, pads, windows.dilations, groups), x, weight, *bias)
 
@@ -90,16 +96,15 @@ def _conv_transpose(ctx: NodeContext) -> Value:
     ctx.require(x.type.rank == rank + 2, f"Its input has rank {x.type.rank}, not {rank + 2}.")
     extra = tuple(ctx.attributes.integers("output_padding") or (0,) * rank)
     ctx.require(
-        len(extra) == rank and all(0 <= e < 1 << 31 for e in extra),
-        f"Its output_padding {list(extra)} must be {rank} numbers of at least 0.",
+        len(extra) == rank and all(0 <= e <= LARGEST for e in extra),
+        f"Its output_padding {list(extra)} must be {rank} numbers from 0 to {LARGEST}.",
     )
     wanted = _transposed_shape(ctx, x, windows.strides, windows.mode)
     pads = windows.pads
     if wanted is not None:
         pads, extra = _cut_to(ctx, x.type.shape[2:], wanted, windows, extra)
     assert pads is not None
-    groups = ctx.attributes.integer("group", 1)
-    ctx.require(groups > 0, f"Its group is {groups}, below 1.")
+    groups = _groups(ctx)
     op = ConvTranspose(windows.strides, pads, windows.dilations, groups, extra)
     return ctx.emit(op, x, weight, *([ctx.value(2)] if ctx.has(2) else []))
 
@@ -112,8 +117,8 @@ def _transposed_shape(
     given = ctx.attributes.integers("output_shape")
     if given:
         ctx.require(
-            len(given) in (rank, rank + 2) and all(0 < d < 1 << 31 for d in given),
-            f"Its output_shape {given} must be {rank} numbers of at least 1.",
+            len(given) in (rank, rank + 2) and all(0 < d <= LARGEST for d in given),
+            f"Its output_shape {given} must be {rank} numbers from 1 to {LARGEST}.",
         )
         return [index(d) for d in given[-rank:]]
     if not mode.startswith("SAME"):

@@ -22,6 +22,7 @@ _PAD_MODES: tuple[PadMode, ...] = ("constant", "edge", "reflect", "wrap")
 # Exporters write "to the end" as 2^63 - 1, 2^31 - 1 or 10^9, "to the beginning" as their negatives;
 # no symbolic dim is that large.
 _FAR = 1_000_000_000
+_LARGEST_BLOCK = (1 << 16) - 1
 
 
 @handler("Reshape")
@@ -332,7 +333,10 @@ def _blocks(ctx: NodeContext) -> tuple[Value, int]:
     x = ctx.value(0)
     ctx.require(x.type.rank == 4, f"Its input has rank {x.type.rank}, not 4.")
     size = ctx.attributes.integer("blocksize")
-    ctx.require(0 < size < 1 << 16, f"Its blocksize is {size}, below 1.")
+    ctx.require(
+        0 < size <= _LARGEST_BLOCK,
+        f"Its blocksize is {size}, but must be from 1 to {_LARGEST_BLOCK}.",
+    )
     return x, size
 
 

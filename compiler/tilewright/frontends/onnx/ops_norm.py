@@ -8,6 +8,7 @@ from collections.abc import Callable
 from tilewright.frontends.onnx import compose, shapes
 from tilewright.frontends.onnx.context import NodeContext
 from tilewright.frontends.onnx.registry import handler
+from tilewright.frontends.onnx.windows import LARGEST
 from tilewright.ir.dtypes import F32
 from tilewright.ir.expr import index
 from tilewright.ir.graph import Value
@@ -97,7 +98,9 @@ def _group_norm(ctx: NodeContext) -> Value:
 
 def _groups(ctx: NodeContext) -> int:
     groups = ctx.attributes.integer("num_groups")
-    ctx.require(groups > 0, f"Its num_groups is {groups}, below 1.")
+    ctx.require(
+        0 < groups <= LARGEST, f"Its num_groups is {groups}, but must be from 1 to {LARGEST}."
+    )
     return groups
 
 
@@ -136,7 +139,7 @@ def _lrn(ctx: NodeContext) -> Value:
     """
     x = ctx.value(0)
     size = ctx.attributes.integer("size")
-    ctx.require(0 < size < 1 << 31, f"Its size is {size}, below 1.")
+    ctx.require(0 < size <= LARGEST, f"Its size is {size}, but must be from 1 to {LARGEST}.")
     ctx.require(x.type.rank >= 2, f"Its input has rank {x.type.rank}; at least 2 is needed.")
     batch, channels, *spatial = x.type.shape
     rows = compose.reshape(

@@ -11,7 +11,7 @@ from tilewright.frontends.onnx import compose, shapes
 from tilewright.frontends.onnx.context import NodeContext
 from tilewright.frontends.onnx.operand import Operand
 from tilewright.frontends.onnx.registry import handler
-from tilewright.frontends.onnx.tensors import dtype_of, sparse_to_array, to_array
+from tilewright.frontends.onnx.tensors import check_rank, dtype_of, sparse_to_array, to_array
 from tilewright.ir import simplify
 from tilewright.ir.dtypes import I64
 from tilewright.ir.expr import Const, Expr, index, sub
@@ -89,6 +89,7 @@ def _constant_of_shape(ctx: NodeContext) -> Value | Operand:
         fill = to_array(proto, ctx.importer.loaded.external, ctx.importer.limits)
         ctx.require(fill.size == 1, f"Its value has {fill.size} elements where one is needed.")
     number = fill.reshape(())
+    check_rank(len(dims), f"The result of node {ctx.where}")
     static = [d for d in dims if isinstance(d, int)]
     if len(static) == len(dims) and math.prod(static) <= ctx.importer.limits.contents:
         return ctx.importer.constant_operand("", np.full(static, number))
@@ -104,7 +105,11 @@ def _range(ctx: NodeContext) -> Value:
     dtype = ctx.operand(0).dtype
     ctx.require(step != 0, "Its step is 0.")
     if all(shapes.is_number(x) for x in (start, limit, step)):
-        count: int | Expr = max(0, math.ceil((limit - start) / step))
+        length = (limit - start) / step
+        ctx.require(
+            shapes.is_finite(length), f"From {start} to {limit} by {step} it has no finite length."
+        )
+        count: int | Expr = max(0, math.ceil(length))
     else:
         count = _symbolic_count(ctx, start, limit, step)
     ctx.importer.limits.check(
@@ -170,7 +175,9 @@ def _one_hot(ctx: NodeContext) -> Value:
     """
     indices = compose.cast(ctx, ctx.value(0), I64)
     element = ctx.element(1, "depth")
-    depth = element if isinstance(element, Expr) else index(int(element))
+    whole = shapes.convert(element, ctx.operand(1).dtype, I64)
+    assert not isinstance(whole, shapes.Ratio)
+    depth = index(whole)
     axis = ctx.axis(ctx.attributes.integer("axis", -1), indices.type.rank + 1)
     bound = compose.reshape(ctx, ctx.emit(DimValues((depth,))), ())
     negative = ctx.emit(Less(), indices, compose.scalar(ctx, 0, I64))

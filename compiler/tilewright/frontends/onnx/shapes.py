@@ -117,6 +117,11 @@ def is_number(x: object) -> TypeGuard[int | float]:
     return isinstance(x, int | float)
 
 
+def is_finite(x: object) -> bool:
+    """False for NaN and infinities, which no integer stands for."""
+    return not isinstance(x, float) or math.isfinite(x)
+
+
 def rounded(x: int | float | bool, dtype: DType) -> Element:
     """A number as its dtype holds it: integers wrap, floats round."""
     if dtype.is_bool:
@@ -124,6 +129,8 @@ def rounded(x: int | float | bool, dtype: DType) -> Element:
     if dtype.is_float:
         with np.errstate(over="ignore"):
             return float(np.asarray(float(x), np.float64).astype(dtype.numpy))
+    if not is_finite(x):
+        raise Unknown
     value = int(x) & ((1 << dtype.bits) - 1)
     return value - (1 << dtype.bits) if dtype.is_signed and value >> (dtype.bits - 1) else value
 
@@ -151,7 +158,7 @@ def _parts(x: Element) -> tuple[Expr, int]:
     if isinstance(x, Expr):
         return x, 1
     if isinstance(x, float):
-        if not math.isfinite(x):
+        if not is_finite(x):
             raise Unknown
         exact = Fraction(x)
         return index(exact.numerator), exact.denominator
@@ -268,14 +275,14 @@ def floor(x: Element) -> Element:
     """The largest integer not above a float element, still in the float tensor."""
     if isinstance(x, Ratio):
         return _as_float(simplify.floordiv(x.numerator, x.denominator))
-    return float(math.floor(x)) if is_number(x) else x
+    return float(math.floor(x)) if is_number(x) and is_finite(x) else x
 
 
 def ceil(x: Element) -> Element:
     """The smallest integer not below a float element, still in the float tensor."""
     if isinstance(x, Ratio):
         return _as_float(simplify.ceildiv(x.numerator, x.denominator))
-    return float(math.ceil(x)) if is_number(x) else x
+    return float(math.ceil(x)) if is_number(x) and is_finite(x) else x
 
 
 def _as_float(e: Expr) -> Element:
@@ -286,7 +293,7 @@ def convert(x: Element, source: DType, target: DType) -> Element:
     """A cast; floats truncate on the way to integers."""
     if is_number(x):
         if source.is_float and not target.is_float and not target.is_bool:
-            if not math.isfinite(x):
+            if not is_finite(x):
                 raise Unknown
             return rounded(math.trunc(x), target)
         return rounded(x, target)

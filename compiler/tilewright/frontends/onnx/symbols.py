@@ -7,13 +7,14 @@ other named dims (``past + seq``) becomes that expression. A symbol may be 0, un
 ``narrow-symbols`` finds that the model had better be compiled without that.
 """
 
+import operator
 import re
 from collections.abc import Iterable
 
 import onnx
 
 from tilewright.frontends.names import identifier, quoted, unique
-from tilewright.ir.errors import FrontendError
+from tilewright.ir.errors import FrontendError, ShapesError
 from tilewright.ir.expr import UNBOUNDED, Expr, Symbol, add, index, mul
 
 _ANONYMOUS = frozenset({"", "?", "-1", "None", "*"})
@@ -85,16 +86,19 @@ class Symbols:
         return self.named(dim.dim_param, hint)
 
     def given(self, dim: int | str, base: str) -> Expr:
-        """The dim that the caller asks for: a size or a name."""
+        """The dim that the caller asks for: a size, of any type of integer, or a name."""
         if isinstance(dim, str):
             return self.fresh(base) if dim in _ANONYMOUS else self.named(dim)
-        if isinstance(dim, bool) or not isinstance(dim, int) or not 0 <= dim <= _LARGEST_DIM:
-            raise FrontendError(
-                f"The dim {dim!r} given for {quoted(base)} is neither a size of at least 0 nor a "
-                "name. "
-                "Give a number, or a text to keep it symbolic."
+        try:
+            size = -1 if isinstance(dim, bool) else operator.index(dim)
+        except TypeError:
+            size = -1
+        if not 0 <= size <= _LARGEST_DIM:
+            raise ShapesError(
+                f"The dim {dim!r} given for {quoted(base)} is neither a size from 0 to "
+                f"{_LARGEST_DIM} nor a name. Give a number, or a text to keep it symbolic."
             )
-        return index(dim)
+        return index(size)
 
 
 def expected_size(axis: int, rank: int) -> int:

@@ -21,6 +21,7 @@ from tilewright.ir import dtypes
 from tilewright.ir.dtypes import DType
 from tilewright.ir.errors import FrontendError
 from tilewright.ir.op import Array
+from tilewright.runtime.artifact import MAX_RANK
 
 _P = onnx.TensorProto
 DTYPES: dict[int, DType] = {
@@ -97,14 +98,21 @@ def to_array(
     return _from_fields(tensor, dtype, shape, count, what)
 
 
+def check_rank(rank: int, what: str) -> None:
+    """FrontendError naming ``what`` if it has more dims than numpy and an artifact can hold."""
+    if rank > MAX_RANK:
+        raise FrontendError(
+            f"{what} has rank {rank}; {MAX_RANK} is the most. Reshape it to fewer dims."
+        )
+
+
 def checked_size(shape: tuple[int, ...], what: str, limits: Limits) -> int:
     """The number of elements of a shape from a file; FrontendError if negative or too large."""
     if any(d < 0 for d in shape):
         raise FrontendError(
             f"{what} has the negative dim {min(shape)}. Fetch or export the model again."
         )
-    if len(shape) > 64:
-        raise FrontendError(f"{what} has rank {len(shape)}; 64 is the most.")
+    check_rank(len(shape), what)
     count = math.prod(shape)
     limits.check(f"The number of elements of {what[0].lower()}{what[1:]}", count, "elements")
     return count

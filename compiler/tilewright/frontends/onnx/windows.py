@@ -17,7 +17,8 @@ from tilewright.ir.expr import ZERO, Const, Expr, add, index, mul, sub
 from tilewright.ir.graph import Value
 
 _MODES = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
-_LARGEST = 1 << 31
+LARGEST = (1 << 31) - 1
+"""Of kernels, strides and the like: no model means more, and products of them stay below 2^63."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +48,16 @@ def read_windows(ctx: NodeContext, kernel: Sequence[int]) -> WindowAttributes:
     strides = _list(ctx, "strides", rank, 1)
     dilations = _list(ctx, "dilations", rank, 1)
     ctx.require(
-        all(0 < k < _LARGEST for k in kernel), f"Its kernel {list(kernel)} has a dim below 1."
+        all(0 < k <= LARGEST for k in kernel),
+        f"Its kernel {list(kernel)} must have dims from 1 to {LARGEST}.",
     )
     mode = ctx.attributes.choice("auto_pad", _MODES, "NOTSET")
     pads: tuple[int, ...] | None = (0,) * (2 * rank)
     if mode == "NOTSET":
         pads = tuple(ctx.attributes.integers("pads") or pads or ())
         ctx.require(
-            len(pads) == 2 * rank and all(abs(p) < _LARGEST for p in pads),
-            f"Its pads {list(pads)} must be {2 * rank} numbers of reasonable size.",
+            len(pads) == 2 * rank and all(abs(p) <= LARGEST for p in pads),
+            f"Its pads {list(pads)} must be {2 * rank} numbers from {-LARGEST} to {LARGEST}.",
         )
     elif mode != "VALID":
         pads = None
@@ -66,8 +68,8 @@ def _list(ctx: NodeContext, name: str, rank: int, least: int) -> tuple[int, ...]
     given = ctx.attributes.integers(name)
     found = tuple(given) if given else (1,) * rank
     ctx.require(
-        len(found) == rank and all(least <= x < _LARGEST for x in found),
-        f"Its {name} {list(found)} must be {rank} numbers of at least {least}.",
+        len(found) == rank and all(least <= x <= LARGEST for x in found),
+        f"Its {name} {list(found)} must be {rank} numbers from {least} to {LARGEST}.",
     )
     return found
 
