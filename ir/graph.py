@@ -115,8 +115,8 @@ class Value:
 
     type: TensorType
     name: str = ""
-    producer: "Node | None" = None
-    uses: "list[tuple[Node, int]]" = field(default_factory=list)
+    producer: "Node | None" = field(default=None, repr=False)
+    uses: "list[tuple[Node, int]]" = field(default_factory=list, repr=False)
     returned: int = 0
 
     @property
@@ -145,7 +145,7 @@ class Node:
     op: Op
     operands: list[Value]
     results: list[Value]
-    regions: "list[Graph]" = field(default_factory=list)
+    regions: "list[Graph]" = field(default_factory=list, repr=False)
     origin: str = ""
 
     @property

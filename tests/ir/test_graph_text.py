@@ -233,3 +233,16 @@ def test_store_keeps_equal_arrays_once_and_apart_by_type() -> None:
     assert not store[first].flags.writeable
     store.keep_only([first])
     assert [key for key, _ in store.items()] == [first.sha256]
+
+
+def test_how_a_value_is_shown() -> None:
+    """Only what it is itself: a graph of many uses would be endless."""
+    x = Value(tensor(F32, (2,)), "x")
+    builder = Builder(Graph("g", [x]), ConstantStore(), "Add_1")
+    value = x
+    for _ in range(100):
+        value = builder(Add(), value, value)
+    assert repr(x) == f"Value(type={x.type!r}, name='x', returned=0)"
+    node = value.producer
+    assert node is not None
+    assert len(repr(node)) < 1000 and "origin='Add_1'" in repr(node)
