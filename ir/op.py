@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tilewright.ir.graph import Builder, Value
 
 Array = npt.NDArray[Any]
+MAX_ARRAY_RANK = 64  # numpy has no arrays of more dims
 
 # A condition on dims, a message with {0}, {1}, ... in it, and the expressions to put there.
 Requirement = tuple[Expr, str, tuple[Expr, ...]]

@@ -256,8 +256,8 @@ class Context:
         """Sets the memory that the caller supplies for outputs."""
         if not isinstance(out, Mapping):
             raise InputError(
-                "The memory for outputs is given as a mapping from names to arrays, not as a "
-                f"'{type(out).__name__}'."
+                "The memory for outputs is given as a mapping from names to arrays, not as "
+                f"something of type '{type(out).__name__}'."
             )
         results: dict[str, Array] = {}
         for name in out:

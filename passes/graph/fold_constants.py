@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.ir.graph import Builder, Constant, Module, Node, Value
+from tilewright.ir.op import MAX_ARRAY_RANK
 from tilewright.ir.types import TensorType
 from tilewright.passes.manager import Pass, PassContext
 from tilewright.passes.op_kinds import has_symbolic_attributes, is_contraction
@@ -20,7 +21,6 @@ from tilewright.passes.rewriter import rewrite_module
 
 # Results up to this many bytes are always worth folding.
 _SMALL = 1 << 16
-_MOST_DIMS = 64  # numpy has no arrays of more
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class FoldConstants(Pass):
         if node.op.name == "relayout":
             return True
         if not all(
-            t.is_static and t.rank <= _MOST_DIMS for t in results
+            t.is_static and t.rank <= MAX_ARRAY_RANK for t in results
         ) or has_symbolic_attributes(node.op):
             return False
         grown = sum(map(_bytes, results))

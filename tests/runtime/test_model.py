@@ -245,7 +245,9 @@ def test_supplied_outputs_are_a_mapping(make: Make) -> None:
     model = load(make(**TWO))
     a = np.arange(5, dtype=F32)
     for out in ([a.copy()], a.copy(), "y"):
-        with pytest.raises(InputError, match="from names to arrays, not as a '"):
+        with pytest.raises(
+            InputError, match="from names to arrays, not as something of type 'list'"
+        ):
             model.run({"a": a, "b": a}, out=out)
     assert np.array_equal(model(a, a)[0], a + a)
 

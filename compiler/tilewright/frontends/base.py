@@ -49,7 +49,7 @@ def _checked(shapes: Any) -> Shapes:
     if not isinstance(shapes, Mapping):
         raise ShapesError(
             "The shapes are a mapping from the names of inputs to lists of dims, such as "
-            f"{{'x': [1, 'n']}}, not a '{type(shapes).__name__}'."
+            f"{{'x': [1, 'n']}}, not something of type '{type(shapes).__name__}'."
         )
     return {_name(name): _dims(name, given) for name, given in shapes.items()}
 
@@ -57,8 +57,8 @@ def _checked(shapes: Any) -> Shapes:
 def _name(name: Any) -> str:
     if not isinstance(name, str):
         raise ShapesError(
-            f"The shapes are given by the names of inputs, not by a '{type(name).__name__}'. Use "
-            "texts as keys."
+            "The shapes are given by the names of inputs, not by something of type "
+            f"'{type(name).__name__}'. Use texts as keys."
         )
     return name
 
@@ -71,8 +71,8 @@ def _dims(name: str, given: Any) -> list[int | str]:
         return list(given)
     except TypeError:
         raise ShapesError(
-            f"The shape given for {quoted(name)} is a '{type(given).__name__}'. Give a list of "
-            "dims, such as [1, 'n']."
+            f"The shape given for {quoted(name)} is of type '{type(given).__name__}'. Give a list "
+            "of dims, such as [1, 'n']."
         ) from None
 
 

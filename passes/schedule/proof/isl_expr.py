@@ -282,10 +282,11 @@ class Domain:
             if isinstance(e, Var):
                 subject = self.within(subject, e, e.extent)
                 continue
-            for limit in limits(e, "max", "min") if reads(e) else ():
-                subject = self._limited(subject, sub(e, limit))
-            for limit in limits(e, "min", "max") if reads(e) else ():
-                subject = self._limited(subject, sub(limit, e))
+            if reads(e):
+                beyond = [sub(e, limit) for limit in limits(e, "max", "min")]
+                beyond += [sub(limit, e) for limit in limits(e, "min", "max")]
+                for difference in beyond:
+                    subject = self._limited(subject, difference)
             least, greatest = bounds(e)
             if least != -INFINITY:
                 subject = self.nonnegative(subject, sub(e, int(least)))

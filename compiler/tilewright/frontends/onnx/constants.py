@@ -18,13 +18,12 @@ from tilewright.frontends.onnx.shapes import Ratio, is_number
 from tilewright.ir.dtypes import I64
 from tilewright.ir.expr import Const, Expr, index
 from tilewright.ir.graph import Builder, Constant, ConstantStore, Node, Value
-from tilewright.ir.op import Array
+from tilewright.ir.op import MAX_ARRAY_RANK, Array
 from tilewright.ir.ops.binary import Div
 from tilewright.ir.ops.cast import Cast
 from tilewright.ir.ops.dim_values import DimValues
 from tilewright.ir.ops.reshape import Reshape
 from tilewright.ir.ops.where import Where
-from tilewright.runtime.artifact import MAX_RANK
 
 
 def materialised(operand: Operand, builder: Builder) -> Value:
@@ -113,7 +112,7 @@ def _is_static(node: Node) -> bool:
     parts = [x for a in attributes for x in (a if isinstance(a, tuple) else (a,))]
     symbolic = any(isinstance(x, Expr) and not isinstance(x, Const) for x in parts)
     types = [v.type for v in node.results]
-    held = all(t.is_static and t.rank <= MAX_RANK for t in types)
+    held = all(t.is_static and t.rank <= MAX_ARRAY_RANK for t in types)
     return held and not (symbolic or node.regions)
 
 

@@ -19,7 +19,7 @@ from tilewright.frontends.onnx.registry import Contents, evaluator
 from tilewright.frontends.onnx.shapes import Element, Unknown
 from tilewright.frontends.onnx.tensors import dtype_of
 from tilewright.ir.dtypes import BOOL, DType
-from tilewright.runtime.artifact import MAX_RANK
+from tilewright.ir.op import MAX_ARRAY_RANK
 
 Inputs = list[Any]
 _Binary = Callable[[Element, Element, DType], Element]
@@ -213,7 +213,7 @@ def _concat(ctx: NodeContext, inputs: Inputs) -> Contents:
 def _unsqueeze(ctx: NodeContext, inputs: Inputs) -> Contents:
     axes = _axes(ctx, inputs, 13) or []
     rank = inputs[0].ndim + len(axes)
-    if rank > MAX_RANK:
+    if rank > MAX_ARRAY_RANK:
         raise Unknown
     return np.expand_dims(inputs[0], ctx.axes(axes, rank))
 
