@@ -19,7 +19,8 @@ def _text_of(path: Any) -> str:
         text = os.fsdecode(path)
     except TypeError:
         raise ArgumentError(
-            f"A file is named by a path, not by a '{type(path).__name__}'. Give a text or a Path."
+            f"A file is named by a path, not by something of type '{type(path).__name__}'. Give a "
+            "text or a Path."
         ) from None
     if "\0" in text:
         raise ArgumentError("The path holds a NUL character.")

@@ -29,7 +29,9 @@ def test_a_file_is_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", [None, 5, "a\0b", b"a\0b"])
 def test_what_is_no_path(path: Any) -> None:
-    with pytest.raises(ArgumentError, match=r"not by a '.*'\. Give a text|holds a NUL character"):
+    with pytest.raises(
+        ArgumentError, match=r"not by something of type '.*'\. Give a text|holds a NUL character"
+    ):
         write(path)
 
 

@@ -245,9 +245,8 @@ def test_supplied_outputs_are_a_mapping(make: Make) -> None:
     model = load(make(**TWO))
     a = np.arange(5, dtype=F32)
     for out in ([a.copy()], a.copy(), "y"):
-        with pytest.raises(
-            InputError, match="from names to arrays, not as something of type 'list'"
-        ):
+        message = f"from names to arrays, not as something of type '{type(out).__name__}'"
+        with pytest.raises(InputError, match=message):
             model.run({"a": a, "b": a}, out=out)
     assert np.array_equal(model(a, a)[0], a + a)
 
