@@ -23,7 +23,7 @@ from typing import Any, ClassVar, get_type_hints
 
 from tilewright.ir.errors import PipelineError
 from tilewright.ir.graph import Module
-from tilewright.ir.target import Target, parse_target
+from tilewright.ir.target import Target
 
 NUMERICS = ("strict", "default")
 _ITEM = re.compile(r"\s*(?P<name>[a-z][a-z0-9-]*)\s*(\{(?P<options>[^{}]*)\})?\s*(,|$)")
@@ -32,10 +32,10 @@ _ITEM = re.compile(r"\s*(?P<name>[a-z][a-z0-9-]*)\s*(\{(?P<options>[^{}]*)\})?\s
 @dataclass(frozen=True)
 class PassContext:
     """What passes may ask: the target, the numeric policy (one of ``NUMERICS``), and which passes
-    are switched off.
+    are switched off. The target has no default, so that no result follows from the machine in use.
     """
 
-    target: Target = field(default_factory=lambda: parse_target("native"))
+    target: Target
     numerics: str = "default"
     disabled: frozenset[str] = frozenset()
 
@@ -132,11 +132,10 @@ class Time(Instrument):
 def run_passes(
     module: Module,
     passes: Iterable[Pass],
-    context: PassContext | None = None,
+    context: PassContext,
     instruments: Sequence[Instrument] = (),
 ) -> bool:
     """Run passes in order, except those switched off; True if any changed the module."""
-    context = context or PassContext()
     _check_disabled(context.disabled)
     any_changed = False
     number = 0

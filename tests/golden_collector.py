@@ -17,7 +17,8 @@ schedule), ``parse`` and ``verify`` do only that (``parse: module``, ``verify: k
 is the text of the result, or ``// ErrorClass: message``. Further header lines: ``// constant NAME =
 TYPE(values)`` makes a constant that the text calls ``#NAME`` (constants that a pass makes are
 called ``#c0``, ``#c1``, and listed below the output); ``// values: skip`` leaves out the comparison
-of what the reference interpreter computes before and after.
+of what the reference interpreter computes before and after; ``// target: x86-64-v3`` is what passes
+are told. A case of passes that names no target runs for two unlike ones, which must give the same.
 
 ``pytest --update-golden`` writes the outputs.
 """
@@ -29,6 +30,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.targets import NARROW, WIDE
 from tilewright.ir.dtypes import BOOL, DType
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr_parser import ExprParser
@@ -40,6 +42,7 @@ from tilewright.ir.loop import Kernel
 from tilewright.ir.loop_parser import parse_host, parse_kernel
 from tilewright.ir.op import Array
 from tilewright.ir.rewrite import hinted
+from tilewright.ir.target import parse_target
 from tilewright.ir.types import TensorType
 from tilewright.ir.verify_graph import verify_module
 from tilewright.ir.verify_loop import verify_host, verify_kernel
@@ -49,7 +52,7 @@ OUTPUT = "\n// ----"
 Header = dict[str, str]
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def add_options(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write the outputs of golden tests"
     )
@@ -106,17 +109,31 @@ class GoldenCase(pytest.Item):
 
 
 def run_case(given: str) -> str:
-    """The output of a case; errors of the compiler are outputs too."""
+    """The output of a case; errors of the compiler are outputs too.
+
+    AssertionError if the case names no target and its output depends on one.
+    """
     header, body = _header(given)
-    kind, argument = next(iter(header.items()))
+    kind = next(iter(header))
     if kind not in RUNNERS:
         raise ValueError(f"A case starts with one of {', '.join(RUNNERS)}, not '{kind}'.")
+    if kind != "pass" or "target" in header:
+        return _output(kind, header, body)
+    narrow, wide = (_output(kind, {**header, "target": str(t)}, body) for t in (NARROW, WIDE))
+    assert narrow == wide, (
+        f"The output depends on the target: add a line '// target: x86-64-v3'.\n"
+        f"For {NARROW}:\n{narrow}\nFor {WIDE}:\n{wide}"
+    )
+    return narrow
+
+
+def _output(kind: str, header: Header, body: str) -> str:
     constants = ConstantStore()
-    names = _constants(header.pop("constant", ""), constants)
+    names = _constants(header.get("constant", ""), constants)
     for name, key in names.items():
         body = re.sub(rf"#{name}\b", f"#{key}", body)
     try:
-        text = RUNNERS[kind](body, argument, header, constants)
+        text = RUNNERS[kind](body, header[kind], header, constants)
     except TilewrightError as error:
         text = "\n".join(f"// {line}" for line in f"{type(error).__name__}: {error}".split("\n"))
     for name, key in names.items():
@@ -156,7 +173,7 @@ def _number(text: str) -> float | int | bool:
 
 def _run_pass(body: str, pipeline: str, header: Header, constants: ConstantStore) -> str:
     # Passes are imported late, so that a fault in one does not stop the tests of the IR.
-    from tilewright.passes.manager import Verify, parse_pipeline, run_passes
+    from tilewright.passes.manager import PassContext, Verify, parse_pipeline, run_passes
 
     module = parse_module(body, constants)
     verify_module(module)
@@ -164,7 +181,8 @@ def _run_pass(body: str, pipeline: str, header: Header, constants: ConstantStore
     feeds = _feeds(module) if compare else []
     before = interpret_graph(module, feeds) if compare else {}
     given = dict(constants.items())
-    run_passes(module, parse_pipeline(pipeline), instruments=[Verify(verify_module)])
+    context = PassContext(parse_target(header["target"]))
+    run_passes(module, parse_pipeline(pipeline), context, [Verify(verify_module)])
     if compare:
         _same(before, interpret_graph(module, feeds))
     text = str(module)

@@ -88,6 +88,16 @@ def test_broken_modules_are_noticed() -> None:
     assert output.startswith("// VerifyError: [G4] Value 'x'")
 
 
+def test_an_output_that_depends_on_the_target_is_noticed() -> None:
+    case = MODULE.replace("f32[2]", "f32[2,2]").replace("mul(x", "matmul(x")
+    case = f"// constant w = f32[2,2](1, 2, 3, 4)\n{case}"
+    with pytest.raises(AssertionError, match="depends on the target: add a line '// target"):
+        run_case(f"// pass: assign-layout\n{case}")
+    for level, block in (("v2", 8), ("v3", 16), ("v4", 32)):
+        output = run_case(f"// pass: assign-layout\n// target: x86-64-{level}\n{case}")
+        assert f"relayout(%w) {{layout={{1,0;1:{block}}}}}" in output
+
+
 def test_schedules_are_applied() -> None:
     output = run_case(f"// schedule: split(i, 4)\n// schedule: vectorize(i_i)\n{KERNEL}")
     assert "for i_i in 4 vectorized {" in output

@@ -33,8 +33,8 @@ HANGS = 'entry:\n  br label %again\nagain:\n  call void asm sideeffect "", ""()\
 
 
 @pytest.fixture(scope="module")
-def measurer(native: Target) -> Iterator[Measurer]:
-    with Measurer(native) as found:
+def measurer(target: Target) -> Iterator[Measurer]:
+    with Measurer(target) as found:
         yield found
 
 
@@ -48,9 +48,9 @@ def test_the_default_against_itself(
 
 
 def test_a_schedule_that_is_slower(
-    measurer: Measurer, product: Kernel, default: CompiledKernel, native: Target
+    measurer: Measurer, product: Kernel, default: CompiledKernel, target: Target
 ) -> None:
-    plain = finish_compiling(product, start_compiling(product, native, ""))
+    plain = finish_compiling(product, start_compiling(product, target, ""))
     assert plain.schedule == ""
     assert measurer.compare(product, default, plain).gain < 0.7
 
@@ -67,11 +67,11 @@ def test_a_wrong_candidate(
     measurer: Measurer,
     product: Kernel,
     default: CompiledKernel,
-    native: Target,
+    target: Target,
     body: str,
     message: str,
 ) -> None:
-    candidate = candidate_of(default, body, native)
+    candidate = candidate_of(default, body, target)
     with pytest.raises(CodegenError, match=message):
         measurer.compare(product, default, candidate)
     assert measurer.compare(product, default, default).nanoseconds > 0
@@ -85,18 +85,18 @@ def test_a_missing_task(measurer: Measurer, product: Kernel, default: CompiledKe
         measurer.compare(product, default, fewer)
 
 
-def test_a_candidate_that_hangs(product: Kernel, default: CompiledKernel, native: Target) -> None:
-    candidate = candidate_of(default, HANGS, native)
+def test_a_candidate_that_hangs(product: Kernel, default: CompiledKernel, target: Target) -> None:
+    candidate = candidate_of(default, HANGS, target)
     message = r"the worker took longer than 1\.5 s"
-    with Measurer(native, timeout=1.5) as measurer, pytest.raises(CodegenError, match=message):
+    with Measurer(target, timeout=1.5) as measurer, pytest.raises(CodegenError, match=message):
         measurer.compare(product, default, candidate)
 
 
-def test_a_schedule_that_does_not_hold_is_not_built(product: Kernel, native: Target) -> None:
+def test_a_schedule_that_does_not_hold_is_not_built(product: Kernel, target: Target) -> None:
     axis = product.stages[0].reduce_axes[0].name
     for schedule in ("nonsense", f"parallel({axis})", "split(no_such_loop, 4)"):
         with pytest.raises(CodegenError, match=product.name):
-            finish_compiling(product, start_compiling(product, native, schedule))
+            finish_compiling(product, start_compiling(product, target, schedule))
 
 
 @pytest.mark.parametrize(
@@ -128,13 +128,13 @@ def test_sizes(symbol: Symbol, size: int) -> None:
     assert typical_size(symbol) == size
 
 
-def test_a_target_that_does_not_run_here(native: Target) -> None:
-    check_runnable(native)
-    other = "aarch64" if native.arch == "x86-64" else "x86-64-v3"
+def test_a_target_that_does_not_run_here(target: Target) -> None:
+    check_runnable(target)
+    other = "aarch64" if target.arch == "x86-64" else "x86-64-v3"
     with pytest.raises(TargetError, match="cannot be measured on this machine"):
         check_runnable(parse_target(other))
     with pytest.raises(TargetError, match="without imaginary"):
-        check_runnable(replace(native, features=(*native.features, "imaginary")))
+        check_runnable(replace(target, features=(*target.features, "imaginary")))
 
 
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, 1.0])

@@ -263,14 +263,14 @@ def test_a_file_of_a_later_version(path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_used(
-    tmp_path: Path, product: Kernel, native: Target, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, product: Kernel, target: Target, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path, tmp_path / "file" / "below.sqlite"):
         with pytest.raises(CacheError, match="cannot be used"):
             keep(place, RECORD)
     with caplog.at_level(logging.WARNING, "tilewright"):
-        assert stored_schedules({product.name: product}, native, "1.0", tmp_path) == {}
+        assert stored_schedules({product.name: product}, target, "1.0", tmp_path) == {}
     (warning,) = caplog.messages
     assert "The default schedules are used." in warning
 
@@ -290,13 +290,13 @@ def no_place_for_damage(path: Path) -> Path:
 
 @pytest.mark.parametrize("make", [long_name, no_place_for_damage])
 def test_compiling_goes_on_where_the_system_refuses(
-    path: Path, product: Kernel, native: Target, make: Any, caplog: pytest.LogCaptureFixture
+    path: Path, product: Kernel, target: Target, make: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     refused = make(path)
     with pytest.raises(CacheError, match="cannot be used"):
         found(refused)
     with caplog.at_level(logging.WARNING, "tilewright"):
-        assert stored_schedules({product.name: product}, native, "1.0", refused) == {}
+        assert stored_schedules({product.name: product}, target, "1.0", refused) == {}
     assert ["The default schedules are used." in m for m in caplog.messages] == [True]
 
 

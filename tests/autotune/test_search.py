@@ -9,9 +9,9 @@ from tilewright.ir.target import Target
 
 
 def proposals(
-    product: Kernel, native: Target, default: CompiledKernel, seed: int, count: int
+    product: Kernel, target: Target, default: CompiledKernel, seed: int, count: int
 ) -> list[str]:
-    space = Space(product, native, default.template)
+    space = Space(product, target, default.template)
     search = RandomSearch(space, default.schedule, seed)
     found = []
     for _ in range(count):
@@ -24,17 +24,17 @@ def proposals(
 
 
 def test_equal_seeds_propose_the_same(
-    product: Kernel, native: Target, default: CompiledKernel
+    product: Kernel, target: Target, default: CompiledKernel
 ) -> None:
-    first = proposals(product, native, default, 7, 10)
-    assert first == proposals(product, native, default, 7, 10)
-    assert first != proposals(product, native, default, 8, 10)
+    first = proposals(product, target, default, 7, 10)
+    assert first == proposals(product, target, default, 7, 10)
+    assert first != proposals(product, target, default, 8, 10)
 
 
 def test_the_default_is_never_proposed(
-    product: Kernel, native: Target, default: CompiledKernel
+    product: Kernel, target: Target, default: CompiledKernel
 ) -> None:
-    found = proposals(product, native, default, 0, 25)
+    found = proposals(product, target, default, 0, 25)
     assert len(found) == 25
     assert len(set(found)) == len(found)
     assert default.schedule not in found

@@ -23,28 +23,28 @@ def draws(space: Space, seed: int, count: int) -> list[str]:
     return [p.schedule for p in points if p is not None]
 
 
-def fresh(product: Kernel, native: Target, default: CompiledKernel) -> Space:
-    return Space(product, native, default.template)
+def fresh(product: Kernel, target: Target, default: CompiledKernel) -> Space:
+    return Space(product, target, default.template)
 
 
 def test_points_are_schedules_that_hold(
-    product: Kernel, native: Target, default: CompiledKernel
+    product: Kernel, target: Target, default: CompiledKernel
 ) -> None:
-    space = fresh(product, native, default)
+    space = fresh(product, target, default)
     generator = np.random.default_rng(0)
     points = [space.draw(generator) for _ in range(12)]
     assert len({p.schedule for p in points if p is not None}) == 12
     for point in points[:3]:
         assert point is not None
         assert replay_schedule(product, point.schedule).proof.reads > 0
-        first = next(default_candidates(product, native, dict(point.choices)))
+        first = next(default_candidates(product, target, dict(point.choices)))
         assert {n: d.chosen for n, d in first.decisions.items()} == dict(point.choices)
 
 
 def test_options_beside_the_default_are_drawn(
-    product: Kernel, native: Target, default: CompiledKernel
+    product: Kernel, target: Target, default: CompiledKernel
 ) -> None:
-    space = fresh(product, native, default)
+    space = fresh(product, target, default)
     generator = np.random.default_rng(1)
     values: dict[str, set[int]] = {}
     for _ in range(16):
@@ -57,8 +57,8 @@ def test_options_beside_the_default_are_drawn(
     assert len(values) >= 2
 
 
-def test_the_seed_decides(product: Kernel, native: Target, default: CompiledKernel) -> None:
-    first, again, other = (draws(fresh(product, native, default), s, 8) for s in (3, 3, 4))
+def test_the_seed_decides(product: Kernel, target: Target, default: CompiledKernel) -> None:
+    first, again, other = (draws(fresh(product, target, default), s, 8) for s in (3, 3, 4))
     assert first == again
     assert first != other
 
@@ -74,28 +74,28 @@ def branching(kernel: Kernel, target: Target, choices: Mapping[str, int]) -> Ite
 
 
 def test_decisions_that_appear_later(
-    product: Kernel, native: Target, monkeypatch: pytest.MonkeyPatch
+    product: Kernel, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(space_module, "default_candidates", branching)
     for seed in range(5):
-        space = Space(product, native, "branching")
+        space = Space(product, target, "branching")
         found = draws(space, seed, 4)
         assert len(found) == 3 and len(set(found)) == 3
         assert space.is_empty
 
 
 def test_what_is_excluded_is_not_drawn(
-    product: Kernel, native: Target, monkeypatch: pytest.MonkeyPatch
+    product: Kernel, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(space_module, "default_candidates", branching)
-    whole = draws(Space(product, native, "branching"), 0, 4)
-    space = Space(product, native, "branching")
+    whole = draws(Space(product, target, "branching"), 0, 4)
+    space = Space(product, target, "branching")
     space.exclude(whole[0])
     assert set(draws(space, 0, 4)) == set(whole[1:])
 
 
 def test_a_template_that_stops_is_not_drawn(
-    product: Kernel, native: Target, monkeypatch: pytest.MonkeyPatch
+    product: Kernel, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stops(kernel: Kernel, target: Target, choices: Mapping[str, int]) -> Iterator[Candidate]:
         plan = Plan(kernel, choices)
@@ -106,10 +106,10 @@ def test_a_template_that_stops_is_not_drawn(
         yield Candidate(plan.schedule, plan.kernel, "stops", plan.decisions)
 
     monkeypatch.setattr(space_module, "default_candidates", stops)
-    assert len(draws(Space(product, native, "stops"), 0, 3)) == 2
+    assert len(draws(Space(product, target, "stops"), 0, 3)) == 2
 
 
-def test_a_kernel_without_decisions(product: Kernel, native: Target) -> None:
-    space = Space(product, native, "serial")
+def test_a_kernel_without_decisions(product: Kernel, target: Target) -> None:
+    space = Space(product, target, "serial")
     assert space.is_empty
     assert space.draw(np.random.default_rng(0)) is None

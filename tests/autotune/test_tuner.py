@@ -45,16 +45,16 @@ def fake_times(monkeypatch: pytest.MonkeyPatch, times: Mapping[str, float], othe
     monkeypatch.setattr(Measurer, "compare", compare)
 
 
-def test_real_trials(task: KernelTask, native: Target, records: ScheduleRecords) -> None:
+def test_real_trials(task: KernelTask, target: Target, records: ScheduleRecords) -> None:
     """Whatever the times are: the counts are right, and what is kept holds."""
     told: list[tuple[str, int, int]] = []
-    tuner = Tuner(native, "1.0", records, progress=lambda *now: told.append(now))
+    tuner = Tuner(target, "1.0", records, progress=lambda *now: told.append(now))
     (outcome,) = tuner.tune([task], 4)
     assert (outcome.trials, outcome.failed) == (4, 0)
     assert outcome.kernel == task.kernel.name and outcome.origin == task.origin
     assert 100 < outcome.baseline_ns < 1e6
     assert told[-1] == ("trials", 4, 4)
-    kept = records.find(str(task.kernel), str(native), "1.0")
+    kept = records.find(str(task.kernel), str(target), "1.0")
     if kept is None:
         assert outcome.schedule == "" and outcome.gain == 1.0
     else:
@@ -63,20 +63,20 @@ def test_real_trials(task: KernelTask, native: Target, records: ScheduleRecords)
 
 
 def test_what_is_better_is_kept(
-    task: KernelTask, native: Target, records: ScheduleRecords, monkeypatch: pytest.MonkeyPatch
+    task: KernelTask, target: Target, records: ScheduleRecords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_times(monkeypatch, {}, 500.0)
-    (outcome,) = Tuner(native, "1.0", records).tune([task], 3)
-    kept = records.find(str(task.kernel), str(native), "1.0")
+    (outcome,) = Tuner(target, "1.0", records).tune([task], 3)
+    kept = records.find(str(task.kernel), str(target), "1.0")
     assert kept is not None
     assert (kept.nanoseconds, kept.baseline_nanoseconds) == (500.0, 1000.0)
     assert kept.schedule == outcome.schedule and outcome.gain == 2.0
     replay_schedule(task.kernel, kept.schedule)
     # The next job begins with it, and finds nothing that is better still.
-    (again,) = Tuner(native, "1.0", records, seed=1).tune([task], 2)
+    (again,) = Tuner(target, "1.0", records, seed=1).tune([task], 2)
     assert again.schedule == kept.schedule and again.trials == 2
     assert (outcome.record, again.record) == ("", "confirmed")
-    revised = records.find(str(task.kernel), str(native), "1.0")
+    revised = records.find(str(task.kernel), str(target), "1.0")
     assert revised is not None and replace(revised, written=kept.written) == kept
 
 
@@ -84,62 +84,62 @@ def test_what_is_better_is_kept(
 def test_a_record_that_claims_too_much_keeps_nothing_out(
     task: KernelTask,
     default: CompiledKernel,
-    native: Target,
+    target: Target,
     records: ScheduleRecords,
     monkeypatch: pytest.MonkeyPatch,
     today: float,
 ) -> None:
-    point = Space(task.kernel, native, default.template).draw(np.random.default_rng(99))
+    point = Space(task.kernel, target, default.template).draw(np.random.default_rng(99))
     assert point is not None
-    claim = Record(str(task.kernel), str(native), "1.0", point.schedule, 10.0, 100.0, "now")
+    claim = Record(str(task.kernel), str(target), "1.0", point.schedule, 10.0, 100.0, "now")
     records.keep(claim)
     fake_times(monkeypatch, {point.schedule: today}, 500.0)
-    (outcome,) = Tuner(native, "1.0", records).tune([task], 0)
+    (outcome,) = Tuner(target, "1.0", records).tune([task], 0)
     assert outcome.gain == 1000.0 / today
     assert [r.gain for r in records] == ([] if today == 1000.0 else [1000.0 / today])
     assert outcome.record == ("forgotten" if today == 1000.0 else "confirmed")
     records.revise(claim)
-    (outcome,) = Tuner(native, "1.0", records).tune([task], 2)
+    (outcome,) = Tuner(target, "1.0", records).tune([task], 2)
     assert [(r.schedule, r.gain) for r in records] == [(outcome.schedule, 2.0)]
     assert outcome.record == ("forgotten" if today == 1000.0 else "beaten")
 
 
 def test_noise_is_not_kept(
-    task: KernelTask, native: Target, records: ScheduleRecords, monkeypatch: pytest.MonkeyPatch
+    task: KernelTask, target: Target, records: ScheduleRecords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_times(monkeypatch, {}, 990.0)
-    (outcome,) = Tuner(native, "1.0", records).tune([task], 3)
+    (outcome,) = Tuner(target, "1.0", records).tune([task], 3)
     assert outcome.schedule == "" and list(records) == []
 
 
 def test_a_record_that_does_not_hold_is_forgotten(
-    task: KernelTask, native: Target, records: ScheduleRecords, monkeypatch: pytest.MonkeyPatch
+    task: KernelTask, target: Target, records: ScheduleRecords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_times(monkeypatch, {}, 2000.0)
     text = str(task.kernel)
-    records.keep(Record(text, str(native), "1.0", "split(nowhere, 4)", 1.0, 2.0, "now"))
-    (outcome,) = Tuner(native, "1.0", records).tune([task], 0)
+    records.keep(Record(text, str(target), "1.0", "split(nowhere, 4)", 1.0, 2.0, "now"))
+    (outcome,) = Tuner(target, "1.0", records).tune([task], 0)
     assert outcome.schedule == "" and list(records) == []
 
 
 def test_failing_candidates_cost_their_trial(
     task: KernelTask,
     default: CompiledKernel,
-    native: Target,
+    target: Target,
     records: ScheduleRecords,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Every candidate becomes code that crashes, or computes nothing."""
     bodies = iter(["  unreachable", "  ret i32 0"] * 2)
-    wrong = {b: candidate_of(default, b, native) for b in ("  unreachable", "  ret i32 0")}
+    wrong = {b: candidate_of(default, b, target) for b in ("  unreachable", "  ret i32 0")}
     monkeypatch.setattr(tuner_module, "finish_compiling", lambda k, f: wrong[next(bodies)])
-    (outcome,) = Tuner(native, "1.0", records).tune([task], 4)
+    (outcome,) = Tuner(target, "1.0", records).tune([task], 4)
     assert (outcome.trials, outcome.failed, outcome.schedule) == (4, 4, "")
     assert list(records) == []
 
 
 def test_candidates_depend_on_the_seed_only(
-    task: KernelTask, native: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    task: KernelTask, target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_times(monkeypatch, {}, 2000.0)
     asked: list[str] = []
@@ -152,25 +152,25 @@ def test_candidates_depend_on_the_seed_only(
     monkeypatch.setattr(tuner_module, "start_compiling", note)
     for seed in (5, 5, 6):
         with ScheduleRecords(tmp_path / "r.sqlite") as kept:
-            Tuner(native, "1.0", kept, seed=seed).tune([task], 3)
+            Tuner(target, "1.0", kept, seed=seed).tune([task], 3)
     assert asked[:3] == asked[3:6] and asked[:3] != asked[6:]
 
 
 def test_trials_follow_the_time(
-    task: KernelTask, native: Target, records: ScheduleRecords, monkeypatch: pytest.MonkeyPatch
+    task: KernelTask, target: Target, records: ScheduleRecords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two kernels that take as long, the one that is launched three times gets more trials."""
     fake_times(monkeypatch, {}, 2000.0)
     monkeypatch.setattr(tuner_module, "start_compiling", lambda *_: Future())
     monkeypatch.setattr(tuner_module.Tuner, "_finish", lambda *_: None)
     other = replace(task, kernel=renamed(task.kernel), launches=3)
-    outcomes = Tuner(native, "1.0", records).tune([task, other], 8)
+    outcomes = Tuner(target, "1.0", records).tune([task, other], 8)
     assert [o.trials for o in outcomes] == [2, 6]
     assert [o.failed for o in outcomes] == [2, 6]
 
 
 def test_an_interrupt_leaves_what_was_found(
-    task: KernelTask, native: Target, records: ScheduleRecords, monkeypatch: pytest.MonkeyPatch
+    task: KernelTask, target: Target, records: ScheduleRecords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_times(monkeypatch, {}, 500.0)
 
@@ -178,7 +178,7 @@ def test_an_interrupt_leaves_what_was_found(
         if (phase, done) == ("trials", 1):
             raise KeyboardInterrupt
 
-    tuner = Tuner(native, "1.0", records, progress=stop)
+    tuner = Tuner(target, "1.0", records, progress=stop)
     with pytest.raises(KeyboardInterrupt):
         tuner.tune([task], 50)
     assert [o.gain for o in tuner.outcomes] == [2.0]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from elementwise_kernel import elementwise
 
+from tests.targets import runnable_targets
 from tilewright.codegen.llvm.kernel import emit_kernel
 from tilewright.ir.dtypes import (
     BF16,
@@ -39,12 +40,11 @@ from tilewright.ir.dtypes import (
 from tilewright.ir.errors import CodegenError
 from tilewright.ir.expr import Binary, Cast, Compare, Const, Expr, Select, Unary
 from tilewright.ir.loop import Kernel
-from tilewright.ir.target import parse_target
 
 INTEGERS = (I8, I16, I32, I64, U8, U16, U32, U64)
 SMALL_FLOATS = (F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F4E2M1)
 FLOATS = (F64, F32, F16, BF16)
-TARGETS = [parse_target("native"), parse_target("x86-64")]
+TARGETS = runnable_targets()
 
 
 def samples(dtype: DType, count: int = 203) -> np.ndarray:

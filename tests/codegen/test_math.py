@@ -12,15 +12,16 @@ import pytest
 from elementwise_kernel import elementwise
 
 from benchmarks.math_accuracy import BEGIN, END, REFERENCES, SPECIAL, sweep, ulps
+from tests.targets import runnable_targets
 from tilewright.codegen.math import derive
 from tilewright.codegen.math.coefficients import COEFFICIENTS
 from tilewright.codegen.math.minimax import remez
 from tilewright.codegen.math.trigonometric import pi_fraction, two_over_pi_words
 from tilewright.ir.dtypes import BF16, F16, F32, F64, DType
 from tilewright.ir.expr import MATH_FUNCTIONS, Call
-from tilewright.ir.target import Target, parse_target
+from tilewright.ir.target import Target
 
-TARGETS = [parse_target("native"), parse_target("x86-64")]
+TARGETS = runnable_targets()
 BOUND = {F32: 2.0, F64: 4.0}
 ODD = ("expm1", "log1p", "sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "erf")
 

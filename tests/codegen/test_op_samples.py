@@ -6,16 +6,15 @@ reference. The long suite takes all samples, the short one the first of each op.
 import pytest
 
 from tests.ir.ops.test_ops import Case, assert_close, bound, cases
-from tilewright.driver import CompileOptions, Report, build_module, optimize
+from tilewright.driver import Build, CompileOptions, Report, build_module, optimize
 from tilewright.ir.dtypes import from_numpy
 from tilewright.ir.expr import Symbol, free_variables
 from tilewright.ir.graph import Builder, Graph, Module, Value
 from tilewright.ir.graph_parser import registered_ops
 from tilewright.ir.interpreter.graphs import with_dims
 from tilewright.ir.layout import Layout, row_major
-from tilewright.ir.op import Array
 from tilewright.ir.ops.relayout import Relayout
-from tilewright.ir.target import parse_target
+from tilewright.ir.target import Target, parse_target
 from tilewright.ir.types import tensor
 from tilewright.runtime import load
 
@@ -28,9 +27,9 @@ def in_layout(builder: Builder, value: Value, layout: Layout) -> Value:
     return value if value.type.layout == layout else builder(Relayout(layout), value)
 
 
-def run_compiled(case: Case) -> list[Array]:
-    """The results of a sample as a model; dims stay symbolic if the operands' shapes tell them."""
-    sample, sizes, arrays, _ = case
+def build_sample(case: Case, target: Target) -> Build:
+    """A sample as a model; dims stay symbolic if the operands' shapes tell them."""
+    sample, sizes, *_ = case
     dims = [d for t in sample.operands for d in t.shape]
     told = {d for d in dims if isinstance(d, Symbol)}
     used = {v for d in dims for v in free_variables(d)} | {
@@ -49,17 +48,23 @@ def run_compiled(case: Case) -> list[Array]:
     node = builder.add(op, *operands)
     graph.set_outputs([in_layout(builder, v, row_major(v.type.rank)) for v in node.results])
     module.output_names = [f"y{i}" for i in range(len(node.results))]
-    target, report = parse_target("native,cores=2"), Report()
+    report = Report()
     optimize(module, target, OPTIONS, report)
-    model = load(build_module(module, target, OPTIONS, report).to_bytes(), threads=1)
-    return list(model.run(dict(zip(names, arrays))).values())
+    return build_module(module, target, OPTIONS, report)
+
+
+def check_results(case: Case, build: Build) -> None:
+    """What the model of a sample computes, held to the reference."""
+    sample, sizes, arrays, expected = case
+    model = load(build.to_bytes(), threads=1)
+    results = model.run({f"x{i}": array for i, array in enumerate(arrays)})
+    for found, wanted in zip(results.values(), expected, strict=True):
+        assert_close(found, wanted, from_numpy(wanted.dtype), f"{sample} with {sizes}")
 
 
 def check(name: str, chosen: slice) -> None:
     for case in cases(registered_ops()[name])[chosen]:
-        sample, sizes, _, expected = case
-        for found, wanted in zip(run_compiled(case), expected, strict=True):
-            assert_close(found, wanted, from_numpy(wanted.dtype), f"{sample} with {sizes}")
+        check_results(case, build_sample(case, parse_target("native,cores=2")))
 
 
 @pytest.mark.parametrize("name", OPS)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.targets import runnable_targets
 from tilewright.ir.buffer import Buffer, buffer
 from tilewright.ir.dtypes import F32, I32, I64, INDEX, U8, DType
 from tilewright.ir.expr import (
@@ -30,11 +31,10 @@ from tilewright.ir.layout import Layout
 from tilewright.ir.layout_data import pack, unpack
 from tilewright.ir.loop import Alloc, For, If, Kernel, Let, Stmt, Store, seq
 from tilewright.ir.simplify import ceildiv, compare, floordiv, maximum, minimum, mod
-from tilewright.ir.target import parse_target
 from tilewright.ir.types import tensor
 from tilewright.ir.value_expr import logical_and
 
-TARGETS = [parse_target("x86-64-v2+avx+avx2"), parse_target("x86-64")]
+TARGETS = runnable_targets()
 LAYOUTS = [Layout((0, 1)), Layout((1, 0)), Layout((0, 1), ((1, 4),)), Layout((1, 0), ((0, 8),))]
 N = Symbol("n", 1, 40)
 

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from tests.frontends.onnx_running import check_against_runtime, expected, imported, model_of
+from tests.targets import NARROW
 from tilewright.frontends.onnx import import_model, shapes
 from tilewright.ir.dtypes import F32, I32, I64
 from tilewright.ir.errors import FrontendError, UnsupportedOperatorError
 from tilewright.ir.expr import Symbol, index
 from tilewright.ir.graph import Module
 from tilewright.passes.graph.narrow_symbols import NarrowSymbols
-from tilewright.passes.manager import run_passes
+from tilewright.passes.manager import PassContext, run_passes
 
 B, S, P = (Symbol(n, 1) for n in ("b", "s", "p"))
 
@@ -211,7 +212,7 @@ def test_slices_of_symbolic_dims(n: int) -> None:
     model = model_of(SLICES)
     dims = ["f32[min(3, n),8]", "f32[1,8]", "f32[n - 1,8]", "f32[n,8]"]
     module = import_model(model)
-    run_passes(module, [NarrowSymbols()])
+    run_passes(module, [NarrowSymbols()], PassContext(NARROW))
     assert types(module) == dims
     check_against_runtime(model, {"x": np.arange(n * 8, dtype=np.float32).reshape(n, 8)})
 

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What fusion leaves apart though it could be one kernel."""
 
+from tests.targets import NARROW
 from tilewright.ir.dtypes import F32
 from tilewright.ir.graph import Builder, Graph, Module, Value
 from tilewright.ir.ops.concat import MOST, Concat
 from tilewright.ir.ops.reduce import ReduceSum
 from tilewright.ir.ops.unary import Neg, Sin
 from tilewright.ir.types import tensor
-from tilewright.passes.manager import parse_pipeline, run_passes
+from tilewright.passes.manager import PassContext, parse_pipeline, run_passes
 
 
 def kernels(value: Value, module: Module, passes: str = "fuse") -> list[int]:
     """The number of nodes in each group of the fused module that returns ``value``."""
     module.graph.set_outputs([value])
-    run_passes(module, parse_pipeline(passes))
+    run_passes(module, parse_pipeline(passes), PassContext(NARROW))
     return [len(n.regions[0].nodes) for n in module.graph.nodes if n.regions]
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
+from tests.targets import NARROW
 from tilewright.ir.dtypes import F32
 from tilewright.ir.errors import PassError
 from tilewright.ir.expr import ONE, ZERO, Symbol, index
@@ -15,7 +16,7 @@ from tilewright.ir.ops.unary import Exp, Neg
 from tilewright.ir.types import TensorType, tensor
 from tilewright.ir.verify_loop import verify_host
 from tilewright.passes.host import Host, LaunchSpec, build_host
-from tilewright.passes.manager import parse_pipeline, run_passes
+from tilewright.passes.manager import PassContext, parse_pipeline, run_passes
 
 N = Symbol("n", 1, 64, 2, 8)
 M = Symbol("m")
@@ -31,7 +32,7 @@ def module(*types: TensorType, names: tuple[str, ...] = ("x", "z")) -> tuple[Mod
 def host_of(made: Module, outputs: list[Value], passes: str = "fuse") -> Host:
     made.graph.set_outputs(outputs)
     made.output_names = [f"y{i}" for i in range(len(outputs))]
-    run_passes(made, parse_pipeline(passes))
+    run_passes(made, parse_pipeline(passes), PassContext(NARROW))
     launches = [
         LaunchSpec(
             node,

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
+from tests.targets import NARROW
 from tilewright.ir.dtypes import F32
 from tilewright.ir.errors import PassError, VerifyError
 from tilewright.ir.graph import Builder, Graph, Module, Value
 from tilewright.ir.ops.unary import Exp, Neg
+from tilewright.ir.target import parse_target
 from tilewright.ir.types import tensor
 from tilewright.passes.manager import (
     Dump,
@@ -19,6 +21,8 @@ from tilewright.passes.manager import (
     parse_pipeline,
     run_passes,
 )
+
+CONTEXT = PassContext(NARROW)
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def test_instruments_see_every_pass(tmp_path: Path) -> None:
     times = Time()
     verify = Verify(lambda m: seen.append(len(m.graph.nodes)))
     passes = parse_pipeline("eliminate-dead-code,test-probe")
-    assert run_passes(module, passes, instruments=[verify, times, Dump(tmp_path)])
+    assert run_passes(module, passes, CONTEXT, [verify, times, Dump(tmp_path)])
     assert seen == [1, 1]
     assert [(r.name, r.changed, r.nodes) for r in times.rows] == [
         ("eliminate-dead-code", True, 1),
@@ -103,19 +107,24 @@ def test_a_failed_check_names_the_pass() -> None:
         raise VerifyError("Broken.")
 
     with pytest.raises(VerifyError) as error:
-        run_passes(module_with_dead_node(), parse_pipeline("test-probe"), None, [Verify(fail)])
+        run_passes(module_with_dead_node(), parse_pipeline("test-probe"), CONTEXT, [Verify(fail)])
     assert error.value.__notes__ == ["The pass 'test-probe' ran last."]
 
 
 def test_passes_can_be_switched_off() -> None:
     module = module_with_dead_node()
-    off = PassContext(disabled=frozenset(("eliminate-dead-code",)))
+    off = replace(CONTEXT, disabled=frozenset(("eliminate-dead-code",)))
     assert not run_passes(module, parse_pipeline("eliminate-dead-code"), off)
     assert len(module.graph.nodes) == 2
     with pytest.raises(PassError, match="Did you mean 'eliminate-dead-code'"):
-        run_passes(module, [], PassContext(disabled=frozenset(("eliminate-deadcode",))))
+        run_passes(module, [], replace(CONTEXT, disabled=frozenset(("eliminate-deadcode",))))
+
+
+def test_tests_of_passes_name_a_target() -> None:
+    with pytest.raises(AssertionError, match="name a target"):
+        parse_target("native")
 
 
 def test_the_numeric_policy_is_checked() -> None:
     with pytest.raises(PassError, match=r"'fast' is unknown\. Choose one of 'strict', 'default'"):
-        PassContext(numerics="fast")
+        replace(CONTEXT, numerics="fast")

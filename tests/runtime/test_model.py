@@ -79,6 +79,9 @@ class Capsule:
     def __init__(self, array: Any, device: int = 1) -> None:
         self.array, self.device = array, device
 
+    def __repr__(self) -> str:
+        return f"Capsule({self.array.shape}, {self.device})"  # in names of tests: without address
+
     def __dlpack__(self, **options: Any) -> Any:
         return self.array.__dlpack__(**options)
 
