@@ -2,9 +2,10 @@
 """A schedule is data: a list of named steps on named loops, with a text form that parses back.
 
 Each step is a frozen dataclass whose fields are its arguments and whose ``apply`` maps a kernel to
-a kernel; subclassing :class:`Step` registers it. Steps refuse what they cannot do with a
-ScheduleError that names the loop, but they do not prove that the result computes the same: that is
-the work of :mod:`tilewright.passes.schedule.legality`, which reads the result.
+a kernel and the handles of what it made there (:mod:`tilewright.passes.schedule.handles`);
+subclassing :class:`Step` registers it. Steps refuse what they cannot do with a ScheduleError that
+names the loop, but they do not prove that the result computes the same: that is the work of
+:mod:`tilewright.passes.schedule.legality`, which reads the result.
 
 Text: steps separated by ``;`` or newlines: ``split(e_m, 6); vectorize(e_n); compute_at(mm, e_m_o,
 register)``.
@@ -14,32 +15,34 @@ import importlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from tilewright.ir.errors import ScheduleError
 from tilewright.ir.loop import Kernel
 
-Schedule = tuple["Step", ...]
+Schedule = tuple["Step[Any]", ...]
+
+Made = TypeVar("Made", covariant=True)
 
 _CALL = re.compile(r"\s*([a-z_]+)\s*\(([^()]*)\)\s*")
 
 
 @dataclass(frozen=True)
-class Step:
-    """Base of schedule steps. Fields are loop and stage names (str), factors (int) or tuples of
-    names (last field).
+class Step(Generic[Made]):
+    """Base of schedule steps, each of which hands back a ``Made``. Fields are loop and stage names
+    (str), factors (int) or tuples of names (last field).
     """
 
     name: ClassVar[str] = ""
-    registry: ClassVar[dict[str, type["Step"]]] = {}
+    registry: ClassVar[dict[str, type["Step[Any]"]]] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "name" in cls.__dict__:
             Step.registry[cls.name] = cls
 
-    def apply(self, kernel: Kernel) -> Kernel:
-        """The kernel with this step done; ScheduleError if it does not apply."""
+    def apply(self, kernel: Kernel) -> tuple[Kernel, Made]:
+        """The kernel with this step done, and what it made; ScheduleError if it does not apply."""
         raise NotImplementedError(self.name)
 
     def arguments(self) -> list[str]:
@@ -56,11 +59,11 @@ class Step:
         return f"{self.name}({', '.join(self.arguments())})"
 
 
-def apply(kernel: Kernel, schedule: Iterable[Step]) -> Kernel:
+def apply(kernel: Kernel, schedule: Iterable[Step[Any]]) -> Kernel:
     """Apply the steps in order; a ScheduleError says which step failed and why."""
     for step in schedule:
         try:
-            kernel = step.apply(kernel)
+            kernel, _ = step.apply(kernel)
         except ScheduleError as error:
             raise ScheduleError(
                 f"Step '{step}' does not apply to kernel '{kernel.name}': {error}"
@@ -74,7 +77,7 @@ def check_factor(factor: int) -> None:
         raise ScheduleError(f"The factor must be at least 1, not {factor}.")
 
 
-def schedule_text(schedule: Iterable[Step], separator: str = "; ") -> str:
+def schedule_text(schedule: Iterable[Step[Any]], separator: str = "; ") -> str:
     """The text form of a schedule."""
     return separator.join(map(str, schedule))
 
@@ -82,7 +85,7 @@ def schedule_text(schedule: Iterable[Step], separator: str = "; ") -> str:
 def parse_schedule(text: str) -> Schedule:
     """Read a schedule back; ScheduleError names the step that does not parse."""
     known = registered_steps()
-    steps: list[Step] = []
+    steps: list[Step[Any]] = []
     for part in re.split(r"[;\n]", text):
         if not part.strip():
             continue
@@ -95,13 +98,13 @@ def parse_schedule(text: str) -> Schedule:
     return tuple(steps)
 
 
-def registered_steps() -> dict[str, type[Step]]:
+def registered_steps() -> dict[str, type[Step[Any]]]:
     """The registry, with every step of this package loaded."""
     importlib.import_module("tilewright.passes.schedule.steps")
     return Step.registry
 
 
-def _build(step: type[Step], words: list[str], text: str) -> Step:
+def _build(step: type[Step[Any]], words: list[str], text: str) -> Step[Any]:
     arguments: list[Any] = []
     for f in fields(step):
         if f.type in ("tuple[str, ...]", tuple[str, ...]):

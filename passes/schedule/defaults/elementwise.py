@@ -62,9 +62,9 @@ class Elementwise(Template):
         def piece(wanted: int) -> int:
             return -(-size // (wanted * 4 * lanes)) * 4 * lanes
 
-        plan.do(Chunk(name, piece(tasks.choose(plan, piece))))
-        plan.vectorize(f"{name}_i", lanes)
-        plan.do(Parallel(f"{name}_o"))
+        pieces = plan.do(Chunk(name, piece(tasks.choose(plan, piece))))
+        plan.vectorize(pieces.inner, lanes)
+        plan.do(Parallel(pieces.outer))
 
     def _nest(self, plan: Plan, stage: Stage, order: list[str], tasks: _Tasks, lanes: int) -> None:
         """Several axes; one whose conditions change (of a concatenation, say) is cut and goes
@@ -72,12 +72,11 @@ class Elementwise(Template):
         """
         *outer, inner = order
         axis = next((n for n in reversed(order) if self._changes(plan, stage, n)), "")
-        pieces = [""]
         if axis and axis != inner and len(outer) == 1:
             size = plan.size(inner)
             wanted = tasks.choose(plan, lambda n: -(-size // n))
-            plan.do(Chunk(inner, -(-size // wanted)))
-            outer, inner = [f"{inner}_o"], f"{inner}_i"
+            chunks = plan.do(Chunk(inner, -(-size // wanted)))
+            outer, inner = [chunks.outer], chunks.inner
             plan.reorder(*outer, axis, inner)
         else:
             if axis and axis != inner:
@@ -85,10 +84,9 @@ class Elementwise(Template):
                 plan.reorder(*outer, axis, inner)
             wanted = tasks.choose(plan, lambda n: plan.task_loops(outer, n))
         task, _ = plan.tasks(outer, wanted)
-        if axis:
-            pieces = plan.cut_at_conditions(stage.name, axis)
+        pieces = plan.cut_at_conditions(stage.name, axis, inner) if axis else [inner]
         for piece in pieces:
-            plan.vectorize(f"{inner}{piece}", lanes)
+            plan.vectorize(piece, lanes)
         plan.do(Parallel(task))
 
     @staticmethod

@@ -47,12 +47,12 @@ class GpuRows(Template):
         size = plan.static_size(last)
         most = max(THREADS) if size is None else -(-size // target.warp) * target.warp
         threads = plan.choose("threads", 128, THREADS, lambda n: min(n, most))
-        plan.do(Split(last, threads))
-        plan.reorder(*groups, f"{last}_o", f"{last}_i")
+        halves = plan.do(Split(last, threads))
+        plan.reorder(*groups, halves.outer, halves.inner)
         for s in reversed(plan.kernel.stages[:-1]):
-            plan.do(ComputeAt(s.name, "register", (f"{last}_i",)))
-        plan.do(Bind(f"{last}_i", "thread.x"))
-        bind_blocks(plan, [f"{last}_o", *groups])
+            plan.do(ComputeAt(s.name, "register", (halves.inner,)))
+        plan.do(Bind(halves.inner, "thread.x"))
+        bind_blocks(plan, [halves.outer, *groups])
         yield plan
 
 
@@ -75,8 +75,7 @@ def fused_groups(plan: Plan, names: list[str]) -> list[str]:
     groups: list[str] = []
     for name in names:
         if groups and plan.static_size(name) is not None:
-            plan.do(Fuse(groups[-1], name))
-            groups[-1] = f"{groups[-1]}_f"
+            groups[-1] = plan.do(Fuse(groups[-1], name))
         else:
             groups.append(name)
     return groups

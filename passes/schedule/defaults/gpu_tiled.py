@@ -22,6 +22,7 @@ from tilewright.passes.schedule.defaults.contraction import Form, recognise
 from tilewright.passes.schedule.defaults.gpu_rows import bind_blocks, fused_groups
 from tilewright.passes.schedule.defaults.plan import Plan, extent, is_static, memory_order
 from tilewright.passes.schedule.defaults.template import Template, is_contraction
+from tilewright.passes.schedule.handles import Placed
 from tilewright.passes.schedule.steps import (
     Bind,
     CacheRead,
@@ -90,35 +91,36 @@ class _Tiling:
         column, row = form.vector.name, form.row.name if form.row is not None else ""
         outer = [v.name for v in form.order if v.name not in (column, row)]
         plan.reorder(*outer, row, column)
-        plan.do(Split(column, self.columns[0] * self.columns[1]))
-        blocks, inner = outer, [f"{column}_i"]
+        columns = plan.do(Split(column, self.columns[0] * self.columns[1]))
+        blocks, inner, own_rows = outer, [columns.inner], ""
         if row and self.rows is not None:
-            plan.do(Split(row, self.rows[0] * self.rows[1]))
-            blocks, inner = [*outer, f"{row}_o"], [f"{row}_i", *inner]
+            rows = plan.do(Split(row, self.rows[0] * self.rows[1]))
+            own_rows = rows.inner
+            blocks, inner = [*outer, rows.outer], [own_rows, *inner]
         symbolic = [n for n in blocks if plan.static_size(n) is None]
         blocks = [*symbolic, *(n for n in blocks if n not in symbolic)]
-        plan.reorder(*blocks, f"{column}_o", *inner)
+        plan.reorder(*blocks, columns.outer, *inner)
         groups = fused_groups(plan, blocks)
-        plan.do(ComputeAt(form.reduction.name, "register", (f"{column}_o",)))
-        self._threads(f"{row}_i" if row else "", f"{column}_i", [])
+        (tile,) = plan.do(ComputeAt(form.reduction.name, "register", (columns.outer,)))
+        self._threads(own_rows, columns.inner, [])
         twins = [form.twin[v].name for v in (form.row, form.vector) if v is not None]
         row_twin, column_twin = twins if len(twins) == 2 else ("", twins[0])
-        self._threads(f"{row_twin}_init" if row_twin else "", f"{column_twin}_init", [])
-        chunks, steps = self._cut_reduction()
-        self._threads(row_twin, column_twin, steps, chunks)
+        self._threads(tile.first_over(row_twin), tile.first_over(column_twin), [])
+        chunks, steps = self._cut_reduction(tile)
+        self._threads(tile.over(row_twin), tile.over(column_twin), steps, chunks)
         for s in reversed(form.before):
             self._copy(s, chunks)
-        bind_blocks(plan, [*groups[:1], f"{column}_o", *groups[1:]])
+        bind_blocks(plan, [*groups[:1], columns.outer, *groups[1:]])
         plan.do(Synchronize())
 
-    def _cut_reduction(self) -> tuple[str, list[str]]:
+    def _cut_reduction(self, tile: Placed) -> tuple[str, list[str]]:
         """The loop over chunks of the reduction, and the loops over the points of one."""
         axes = self.form.reduction.reduce_axes
         longest = max(axes, key=extent)
         size = min(self.chunk, extent(longest)) if is_static(longest) else self.chunk
-        self.plan.do(Split(longest.name, size))
-        rest = [v.name for v in axes if v is not longest]
-        return f"{longest.name}_o", [f"{longest.name}_i", *rest]
+        halves = self.plan.do(Split(tile.over(longest.name), size))
+        rest = [tile.over(v.name) for v in axes if v is not longest]
+        return halves.outer, [halves.inner, *rest]
 
     def _threads(self, row: str, column: str, steps: list[str], chunks: str = "") -> None:
         """Give a nest over a tile to the threads: each runs ``steps`` around its own points, which
@@ -126,19 +128,22 @@ class _Tiling:
         """
         plan, own, across = self.plan, [], []
         if row and self.rows is not None and plan.loop(row) is not None:
-            plan.do(Split(row, self.rows[1]), Bind(f"{row}_o", "thread.y"), Unroll(f"{row}_i"))
-            across, own = [f"{row}_o"], [f"{row}_i"]
+            rows = plan.do(Split(row, self.rows[1]))
+            plan.do(Bind(rows.outer, "thread.y"))
+            plan.do(Unroll(rows.inner))
+            across, own = [rows.outer], [rows.inner]
         if plan.loop(column) is not None:
-            plan.do(Split(column, self.columns[0]))
-            plan.do(Bind(f"{column}_i", "thread.x"), Unroll(f"{column}_o"))
-            across, own = [*across, f"{column}_i"], [*own, f"{column}_o"]
+            columns = plan.do(Split(column, self.columns[0]))
+            plan.do(Bind(columns.inner, "thread.x"))
+            plan.do(Unroll(columns.outer))
+            across, own = [*across, columns.inner], [*own, columns.outer]
         plan.reorder(chunks, *across, *steps, *own)
 
     def _copy(self, s: Stage, chunks: str) -> None:
         """Let all threads of the block fill the shared box of an operand."""
         plan = self.plan
-        plan.do(ComputeAt(s.name, "shared", (chunks,)))
-        names = [v.name for v in memory_order(s) if plan.loop(v.name) is not None]
+        (box,) = plan.do(ComputeAt(s.name, "shared", (chunks,)))
+        names = [n for v in memory_order(s) if (n := box.over(v.name))]
         if not names:
             return
         plan.reorder(*names)
@@ -146,9 +151,11 @@ class _Tiling:
         if others:
             raise ScheduleError(f"The box of '{s.name}' for a block has a symbolic size.")
         width, height = self.columns[0], self.rows[0] if self.rows is not None else 1
-        plan.do(Split(whole, width * height))
+        turns = plan.do(Split(whole, width * height))
+        across = [turns.inner]
         if height > 1:
-            plan.do(Split(f"{whole}_i", width), Bind(f"{whole}_i_o", "thread.y"))
-        plan.do(Bind(f"{whole}_i_i" if height > 1 else f"{whole}_i", "thread.x"))
-        across = [f"{whole}_i_o", f"{whole}_i_i"] if height > 1 else [f"{whole}_i"]
-        plan.reorder(*across, f"{whole}_o")
+            threads = plan.do(Split(turns.inner, width))
+            plan.do(Bind(threads.outer, "thread.y"))
+            across = [threads.outer, threads.inner]
+        plan.do(Bind(across[-1], "thread.x"))
+        plan.reorder(*across, turns.outer)

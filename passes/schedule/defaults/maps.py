@@ -30,12 +30,11 @@ class Maps(Template):
         plan.reorder(*order)
         task, block = plan.tasks(order[:-1][:2], default_tasks(work, target))
         for s in reversed(before):
-            plan.do(ComputeAt(s.name, "workspace", (block,)))
-            inner = [v.name for v in memory_order(s)]
+            (placed,) = plan.do(ComputeAt(s.name, "workspace", (block,)))
+            inner = [n for v in memory_order(s) if (n := placed.over(v.name))]
             plan.reorder(*inner)
-            present = [n for n in inner if plan.loop(n) is not None]
-            if present:
-                plan.vectorize(present[-1], lanes)
+            if inner:
+                plan.vectorize(inner[-1], lanes)
         plan.vectorize(order[-1], lanes)
         plan.do(Parallel(task))
         yield plan

@@ -3,14 +3,16 @@
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from tilewright.ir.bounds import known_lt
+from tilewright.ir.bounds import known_le, known_lt
 from tilewright.ir.dtypes import INDEX
 from tilewright.ir.expr import Compare, Const, Expr, Var, sub
 from tilewright.ir.expr import walk as walk_expr
 from tilewright.ir.loop import Block, For, Kernel, expressions, walk
 from tilewright.ir.rewrite import hinted
 from tilewright.ir.stage import Stage
+from tilewright.passes.schedule.handles import NO_LOOP
 from tilewright.passes.schedule.schedule import Schedule, Step
 from tilewright.passes.schedule.steps import (
     Chunk,
@@ -22,6 +24,8 @@ from tilewright.passes.schedule.steps import (
     Unroll,
     Vectorize,
 )
+
+_Made = TypeVar("_Made")
 
 MOST_CUTS = 16
 """The most pieces a loop is cut into: each is code of its own."""
@@ -36,8 +40,8 @@ class Decision:
 
 
 class Plan:
-    """A kernel and the steps that led to it. ``do`` applies a step at once, so that loops can be
-    looked up by name.
+    """A kernel and the steps that led to it. ``do`` applies a step at once and returns the handles
+    of what it made; a handle of no loop (``""``) may be given wherever a loop may be missing.
 
     Templates take their decisions through :meth:`choose`, which notes them with their alternatives
     in ``decisions``: that is the space in which the autotuner searches. ``choices`` overrides
@@ -46,7 +50,7 @@ class Plan:
 
     def __init__(self, kernel: Kernel, choices: Mapping[str, int] | None = None) -> None:
         self.kernel = kernel
-        self.steps: list[Step] = []
+        self.steps: list[Step[Any]] = []
         self.choices = choices or {}
         self.decisions: dict[str, Decision] = {}
 
@@ -54,11 +58,11 @@ class Plan:
     def schedule(self) -> Schedule:
         return tuple(self.steps)
 
-    def do(self, *steps: Step) -> None:
-        """Apply steps; ScheduleError if one does not apply."""
-        for step in steps:
-            self.kernel = step.apply(self.kernel)
-            self.steps.append(step)
+    def do(self, step: Step[_Made]) -> _Made:
+        """Apply a step, and return what it made; ScheduleError if it does not apply."""
+        self.kernel, made = step.apply(self.kernel)
+        self.steps.append(step)
+        return made
 
     def choose(
         self,
@@ -81,6 +85,8 @@ class Plan:
 
     def loop(self, name: str) -> Var | None:
         """The variable of the loop of that name, or None if there is no such loop."""
+        if name == NO_LOOP:
+            return None
         for node in walk(self.kernel.body):
             if isinstance(node, For) and node.var.name == name:
                 return node.var
@@ -123,35 +129,44 @@ class Plan:
             self.do(Vectorize(name))
             return
         if unroll > 1 and (size is None or size >= 2 * unroll * lanes):
-            self.do(Partition(name, unroll * lanes, "r"), Split(name, unroll * lanes))
-            self.do(Split(f"{name}_i", lanes), Unroll(f"{name}_i_o"), Vectorize(f"{name}_i_i"))
-            self.vectorize(f"{name}_r", lanes, unroll=1)
+            parts = self.do(Partition(name, unroll * lanes, "r"))
+            vectors = self.do(Split(self.do(Split(parts.main, unroll * lanes)).inner, lanes))
+            self.do(Unroll(vectors.outer))
+            self.do(Vectorize(vectors.inner))
+            self.vectorize(parts.apart, lanes, unroll=1)
             return
-        self.do(Partition(name, lanes, "s"))
-        if self.loop(name) is not None:
-            self.do(Split(name, lanes), Vectorize(f"{name}_i"))
-        rest = self.static_size(f"{name}_s")
+        parts = self.do(Partition(name, lanes, "s"))
+        if parts.main:
+            self.do(Vectorize(self.do(Split(parts.main, lanes)).inner))
+        rest = self.static_size(parts.apart)
         if rest is not None and rest > 1:
-            self.do(Vectorize(f"{name}_s"))
+            self.do(Vectorize(parts.apart))
 
-    def cut_at_conditions(self, stage: str, loop: str) -> list[str]:
+    def cut_at_conditions(self, stage: str, loop: str, inner: str) -> list[str]:
         """Cut a loop where conditions in the blocks of a stage change, so that they are decided in
         each piece.
 
-        Returns the suffixes of the pieces: loops inside a piece carry it too. Positions are
-        constants from either end; a symbolic one stays a condition.
+        Returns the copies of ``inner``, a loop inside it or the loop itself, one for each piece.
+        Positions are constants from either end; a symbolic one, or one that a short loop may not
+        have, stays a condition.
         """
         var = self.loop(loop)
         front, back = condition_changes(self.kernel, stage, var) if var is not None else ([], [])
-        suffixes: list[str] = []
-        done = 0
-        if len(front) + len(back) <= MOST_CUTS:
-            cuts = [*front, *(-p for p in back)]
-            for number, position in enumerate(cuts):
-                suffixes.append(f"c{number}")
-                self.do(Cut(loop, position - done if position > 0 else position, suffixes[-1]))
-                done = max(done, position)
-        return [*(f"_{s}" for s in suffixes), ""]
+        if len(front) + len(back) > MOST_CUTS:
+            return [inner]
+        found: list[str] = []
+        before = after = 0  # what has been cut off from either end
+        for number, position in enumerate([*front, *(-p for p in back)]):
+            left = self.loop(loop)
+            size = position - before if position > 0 else position + after
+            if left is None or not known_le(abs(size), left.extent):
+                continue
+            parts = self.do(Cut(loop, size, f"c{number}"))
+            found.append(parts.apart if inner == loop else parts.twin(inner))
+            if not parts.main:
+                return found
+            before, after = max(before, position), max(after, -position)
+        return [*found, inner]
 
     def tasks(self, names: list[str], wanted: int) -> tuple[str, str]:
         """Make one task loop of loops nested directly in this order; returns it and the loop that
@@ -167,12 +182,11 @@ class Plan:
         if task != names[0]:
             self.do(Reorder((task, *(n for n in names if n != task))))
         for name in fused[1:]:
-            self.do(Fuse(task, name))
-            task = f"{task}_f"
+            task = self.do(Fuse(task, name))
         if per_task == 1:
             return task, task
-        self.do(Chunk(task, per_task))
-        return f"{task}_o", f"{task}_i"
+        halves = self.do(Chunk(task, per_task))
+        return halves.outer, halves.inner
 
     def task_loops(self, names: list[str], wanted: int) -> tuple[tuple[str, ...], int]:
         """The loops that :meth:`tasks` fuses, and how many iterations of their product a task takes

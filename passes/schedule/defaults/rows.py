@@ -87,10 +87,9 @@ def _split(plan: Plan, s: Stage, lanes: int) -> None:
     if is_static(axis) and extent(axis) < 2 * lanes:
         return
     if not is_static(axis) or extent(axis) >= 8 * lanes:
-        plan.do(
-            SplitReduction(s.name, axis.name, 4 * lanes),
-            SplitReduction(s.name, f"{s.name}_l{4 * lanes}", lanes),
-        )
+        plan.do(SplitReduction(s.name, axis.name, 4 * lanes))
+        (partial,) = plan.kernel.stage(s.name).reduce_axes
+        plan.do(SplitReduction(s.name, partial.name, lanes))
     else:
         plan.do(SplitReduction(s.name, axis.name, lanes))
 
@@ -102,35 +101,37 @@ def _schedule(plan: Plan, root: Stage, rows: list[Var], lanes: int, target: Targ
     for v in rows[1:]:
         if plan.static_size(v.name) is None:
             break
-        plan.do(Fuse(name, v.name))
-        name = f"{name}_f"
+        name = plan.do(Fuse(name, v.name))
     work = sum(points(s) * cost_of_point(s) for s in kernel.stages)
     size = plan.size(name)
     tasks = plan.choose(
         "tasks", default_tasks(work, target), (1, *task_counts(target)), lambda n: -(-size // n)
     )
-    plan.do(Chunk(name, -(-size // tasks)))
+    chunks = plan.do(Chunk(name, -(-size // tasks)))
     for s in reversed(kernel.stages[:-1]):
-        _place(plan, s, f"{name}_i", lanes)
+        _place(plan, s, chunks.inner, lanes)
     for v in root.axes:
         if v not in rows:
             plan.vectorize(v.name, lanes)
-    plan.do(Parallel(f"{name}_o"))
+    plan.do(Parallel(chunks.outer))
 
 
 def _place(plan: Plan, s: Stage, loop: str, lanes: int) -> None:
     """Compute a stage at the row loop; its innermost axis on vectors."""
     cells = _row_cells(plan, s, loop)
-    plan.do(ComputeAt(s.name, "register" if cells <= REGISTER_CELLS else "workspace", (loop,)))
-    inner = [v.name for v in memory_order(s) if plan.loop(v.name) is not None]
+    scope = "register" if cells <= REGISTER_CELLS else "workspace"
+    (placed,) = plan.do(ComputeAt(s.name, scope, (loop,)))
+    axes = [v.name for v in memory_order(s) if placed.over(v.name)]
+    inner = [placed.over(a) for a in axes]
     if not inner:
         return
     if s.kind == "map":
         plan.vectorize(inner[-1], lanes)
     elif cells <= REGISTER_CELLS:
         # The accumulators are the innermost loop, all lanes at once.
-        plan.reorder(*(v.name for v in s.reduce_axes), *inner)
-        plan.do(Vectorize(inner[-1]), Vectorize(f"{inner[-1]}_init"))
+        plan.reorder(*(placed.over(v.name) for v in s.reduce_axes), *inner)
+        plan.do(Vectorize(inner[-1]))
+        plan.do(Vectorize(placed.first_over(axes[-1])))
 
 
 def _row_cells(plan: Plan, s: Stage, loop: str) -> int:

@@ -20,6 +20,7 @@ from tilewright.passes.schedule.defaults.contraction import Form, recognise
 from tilewright.passes.schedule.defaults.plan import Plan, extent, is_static, memory_order
 from tilewright.passes.schedule.defaults.template import Template, is_contiguous
 from tilewright.passes.schedule.defaults.tile_sizes import TileSizes, vector_block
+from tilewright.passes.schedule.handles import Placed
 from tilewright.passes.schedule.steps import (
     CacheWrite,
     Chunk,
@@ -122,10 +123,9 @@ class _Tiling:
         row = form.row.name if form.row is not None else ""
         outer = [v.name for v in form.order if v.name not in (form.vector.name, row)]
         loops = self._outer_loops(outer, row, panel, lane)
-        tiles = self._tile_loops(loops.row, lane, loops.block)
-        plan.do(ComputeAt(form.reduction.name, "register", tuple(tiles)))
-        for number in range(len(tiles)):
-            self._reduction(f"_{number}" if number else "")
+        tiles = self._tile_loops(loops, lane)
+        for tile in plan.do(ComputeAt(form.reduction.name, "register", tuple(tiles))):
+            self._reduction(tile)
         for s in reversed(form.before):
             self._producer(s, loops)
         plan.do(Parallel(loops.task))
@@ -139,8 +139,8 @@ class _Tiling:
             return v, ""
         if self.plan.static_size(v) == self.block:
             return "", v
-        self.plan.do(Split(v, self.block))
-        return f"{v}_o", f"{v}_i"
+        halves = self.plan.do(Split(v, self.block))
+        return halves.outer, halves.inner
 
     def _outer_loops(self, outer: list[str], row: str, panel: str, lane: str) -> _Loops:
         """Order the loops outside a tile and make the task loop."""
@@ -149,20 +149,20 @@ class _Tiling:
             task = panel
             per_task = self.sizes.panel_block(panel)
             if per_task > 1:
-                plan.do(Chunk(panel, per_task))
-                task, panel = f"{panel}_o", f"{panel}_i"
+                chunks = plan.do(Chunk(panel, per_task))
+                task, panel = chunks.outer, chunks.inner
             plan.reorder(*dict.fromkeys((task, panel)), *outer, row, lane)
             return _Loops(task, task, row, panel)
         if outer:
             size = self.sizes.row_block(outer)
             inner = ""
             if size > 1:
-                plan.do(Chunk(outer[-1], size))
-                outer, inner = [*outer[:-1], f"{outer[-1]}_o"], f"{outer[-1]}_i"
+                chunks = plan.do(Chunk(outer[-1], size))
+                outer, inner = [*outer[:-1], chunks.outer], chunks.inner
             heads, rest = outer, [panel, inner, row, lane]
         elif row and (rows := self.sizes.flat_block(row)) < plan.size(row):
-            plan.do(Chunk(row, rows))
-            heads, rest, row = [f"{row}_o"], [panel, f"{row}_i", lane], f"{row}_i"
+            chunks = plan.do(Chunk(row, rows))
+            heads, rest, row = [chunks.outer], [panel, chunks.inner, lane], chunks.inner
         else:
             first = panel or row or lane
             plan.reorder(panel, row, lane)
@@ -172,60 +172,52 @@ class _Tiling:
         task, block = plan.tasks(fusible, self.target.cores * 2)
         return _Loops(task, block, row, panel)
 
-    def _tile_loops(self, row: str, lane: str, task: str) -> list[str]:
+    def _tile_loops(self, loops: _Loops, lane: str) -> list[str]:
         """Cut rows into tiles; returns the loops of whose iterations each is a tile."""
-        plan = self.plan
-        if not row or plan.loop(row) is None:
-            return [self._vectorized_lane(lane, self._innermost_outside(lane, task))]
+        plan, row = self.plan, loops.row
+        if plan.loop(row) is None:
+            around = loops.panel if plan.loop(loops.panel) is not None else loops.block
+            return [self._vectorized_lane(lane, around)]
         tile = self.sizes.tile_rows(row)
         if tile == 1:
             return [self._vectorized_lane(lane, row)]
+        whole, rest, rest_lane = row, "", ""
         if plan.static_size(row) is None or plan.size(row) % tile:
-            plan.do(Partition(row, tile, "t"))
-        loops: list[str] = []
-        for name, suffix in ((row, ""), (f"{row}_t", "_t")):
-            if plan.loop(name) is None:
-                continue
-            here = f"{lane}{suffix}" if lane else ""
-            size = plan.static_size(name)
-            if suffix and size is None:
-                loops.append(self._vectorized_lane(here, name))
-                continue
-            plan.do(Split(name, tile if not suffix or size is None else size), Unroll(f"{name}_i"))
-            loops.append(self._vectorized_lane(here, f"{name}_o"))
-        return loops
+            parts = plan.do(Partition(row, tile, "t"))
+            whole, rest, rest_lane = parts.main, parts.apart, parts.twin(lane)
+        tiles: list[str] = []
+        if whole:
+            tiles.append(self._vectorized_lane(lane, self._unrolled_tile(whole, tile)))
+        if rest:
+            size = plan.static_size(rest)
+            # How many rows are left is known, or each of them is a tile.
+            loop = rest if size is None else self._unrolled_tile(rest, size)
+            tiles.append(self._vectorized_lane(rest_lane, loop))
+        return tiles
+
+    def _unrolled_tile(self, row: str, size: int) -> str:
+        halves = self.plan.do(Split(row, size))
+        self.plan.do(Unroll(halves.inner))
+        return halves.outer
 
     def _vectorized_lane(self, lane: str, loop: str) -> str:
         if lane:
             self.plan.do(Vectorize(lane))
         return loop
 
-    def _innermost_outside(self, lane: str, task: str) -> str:
-        """The loop directly around the lanes when there are no rows: the panel loop or the task
-        loop.
-        """
-        panel = f"{self.form.vector.name}_o"
-        for name in (f"{panel}_i", panel):
-            if lane != name and self.plan.loop(name) is not None:
-                return name
-        return task
-
-    def _reduction(self, mark: str) -> None:
+    def _reduction(self, tile: Placed) -> None:
         """Inside a tile: initialise, then the reduce loops around an unrolled tile of vectors."""
         plan, form = self.plan, self.form
-        reduce_axes = [f"{v.name}{mark}" for v in self._reduce_order()]
-        lane = f"{form.twin[form.vector].name}{mark}"
-        rows = [f"{v.name}{mark}" for v in form.reduction.axes if f"{v.name}{mark}" != lane]
-        plan.reorder(*reduce_axes, *rows, lane)
+        reduce_axes = [tile.over(v.name) for v in self._reduce_order()]
+        vector = form.twin[form.vector].name
+        rows = [v.name for v in form.reduction.axes if v.name != vector]
+        plan.reorder(*reduce_axes, *map(tile.over, rows), tile.over(vector))
         for name in rows:
-            first = name.removesuffix(mark) + "_init" + mark if mark else f"{name}_init"
-            plan.unroll(name)
-            plan.unroll(first)
-        if self.block > 1 and plan.loop(lane) is not None:
-            plan.do(
-                Vectorize(lane),
-                Vectorize(lane.removesuffix(mark) + "_init" + mark if mark else f"{lane}_init"),
-            )
+            plan.unroll(tile.over(name))
+            plan.unroll(tile.first_over(name))
+        if self.block > 1 and tile.over(vector):
+            plan.do(Vectorize(tile.over(vector)))
+            plan.do(Vectorize(tile.first_over(vector)))
         self._unroll_reduction(reduce_axes)
 
     def _reduce_order(self) -> list[Var]:
@@ -257,19 +249,20 @@ class _Tiling:
         factors = [f for f in (8, 4, 2, 1) if size % f == 0]
         factor = plan.choose("unroll", factors[0], factors)
         if factor > 1:
-            plan.do(Split(names[-1], factor), Unroll(f"{names[-1]}_i"))
+            plan.do(Unroll(plan.do(Split(names[-1], factor)).inner))
 
     def _producer(self, s: Stage, loops: _Loops) -> None:
         """Compute padding (or another map in front) where its box stays in cache, in memory order
         and on vectors.
         """
         at_panel = self.plan.loop(loops.panel) is not None and self.sizes.goes_by_panel(s)
-        self.plan.do(ComputeAt(s.name, "workspace", (loops.panel if at_panel else loops.block,)))
-        order = [v.name for v in memory_order(s)]
-        self.plan.reorder(*order)
-        present = [n for n in order if self.plan.loop(n) is not None]
+        where = loops.panel if at_panel else loops.block
+        (placed,) = self.plan.do(ComputeAt(s.name, "workspace", (where,)))
+        present = [n for v in memory_order(s) if (n := placed.over(v.name))]
+        self.plan.reorder(*present)
         if not present:
             return
-        pieces = self.plan.cut_at_conditions(s.name, present[-2]) if len(present) > 1 else [""]
+        *outer, inner = present
+        pieces = self.plan.cut_at_conditions(s.name, outer[-1], inner) if outer else [inner]
         for piece in pieces:
-            self.plan.vectorize(f"{present[-1]}{piece}", self.target.lanes(s.output.dtype.bytes))
+            self.plan.vectorize(piece, self.target.lanes(s.output.dtype.bytes))

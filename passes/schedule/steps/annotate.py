@@ -24,42 +24,42 @@ def _set_kind(kernel: Kernel, loop: str, kind: str) -> Kernel:
 
 
 @dataclass(frozen=True)
-class Parallel(Step):
+class Parallel(Step[None]):
     """Make ``loop``, the outermost of the kernel, the loop over tasks."""
 
     name = "parallel"
     loop: str
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: Kernel) -> tuple[Kernel, None]:
         body = kernel.body
         if not (isinstance(body, For) and body.var.name == self.loop):
             raise ScheduleError(f"'{self.loop}' is not the outermost loop of the kernel.")
-        return _set_kind(kernel, self.loop, "parallel")
+        return _set_kind(kernel, self.loop, "parallel"), None
 
 
 @dataclass(frozen=True)
-class Vectorize(Step):
+class Vectorize(Step[None]):
     """Run all iterations of ``loop`` at once; its extent must be constant."""
 
     name = "vectorize"
     loop: str
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: Kernel) -> tuple[Kernel, None]:
         _require_constant(kernel, self.loop, "vectorized")
-        return _set_kind(kernel, self.loop, "vectorized")
+        return _set_kind(kernel, self.loop, "vectorized"), None
 
 
 @dataclass(frozen=True)
-class Unroll(Step):
+class Unroll(Step[None]):
     """Emit the body of ``loop`` once for each iteration; its extent must be constant and small."""
 
     name = "unroll"
     loop: str
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: Kernel) -> tuple[Kernel, None]:
         if _require_constant(kernel, self.loop, "unrolled") > LARGEST_UNROLL:
             raise ScheduleError(f"'{self.loop}' has more than {LARGEST_UNROLL} iterations.")
-        return _set_kind(kernel, self.loop, "unrolled")
+        return _set_kind(kernel, self.loop, "unrolled"), None
 
 
 def _require_constant(kernel: Kernel, loop: str, what: str) -> int:

@@ -35,7 +35,7 @@ from tilewright.passes.schedule.schedule import Step
 
 
 @dataclass(frozen=True)
-class Bind(Step):
+class Bind(Step[None]):
     """Run the iterations of ``loop`` on the GPU axis ``axis``; one of threads has a constant
     extent.
     """
@@ -44,7 +44,7 @@ class Bind(Step):
     loop: str
     axis: str
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: Kernel) -> tuple[Kernel, None]:
         if self.axis not in GPU_AXES:
             raise ScheduleError(f"'{self.axis}' is not one of the axes {', '.join(GPU_AXES)}.")
 
@@ -56,21 +56,21 @@ class Bind(Step):
                 )
             return For(target.var, self.axis, target.body)
 
-        return replace_loop(kernel, self.loop, change)
+        return replace_loop(kernel, self.loop, change), None
 
 
 @dataclass(frozen=True)
-class Synchronize(Step):
+class Synchronize(Step[None]):
     """Put barriers between the phases of each block."""
 
     name = "synchronize"
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: Kernel) -> tuple[Kernel, None]:
         if any(isinstance(s, Barrier) for s in walk(kernel.body)):
             raise ScheduleError("The kernel has barriers already.")
         early: set[Stmt] = set()
         Phases(lambda phase, _: early.add(phase)).visit(kernel.body)
-        return kernel.with_body(_with_barriers(kernel.body, early))
+        return kernel.with_body(_with_barriers(kernel.body, early)), None
 
 
 def _with_barriers(s: Stmt, early: set[Stmt]) -> Stmt:

@@ -46,7 +46,8 @@ from tilewright.ir.simplify import compare
 from tilewright.ir.stage import Stage
 from tilewright.ir.value_expr import logical_and
 from tilewright.passes.lower.nests import init_block, map_block, update_block
-from tilewright.passes.schedule.loops import fresh, loop_names, replace_loop
+from tilewright.passes.schedule.handles import Placed
+from tilewright.passes.schedule.loops import find_loop, fresh, loop_names, replace_loop
 from tilewright.passes.schedule.region import Region, constant_bound, region_read
 from tilewright.passes.schedule.schedule import Step
 
@@ -54,15 +55,18 @@ SCOPES = ("register", "workspace", "shared")
 
 
 @dataclass(frozen=True)
-class ComputeAt(Step):
-    """Compute ``stage`` inside each of ``loops``, its buffer in ``scope`` (one of ``SCOPES``)."""
+class ComputeAt(Step[tuple[Placed, ...]]):
+    """Compute ``stage`` inside each of ``loops``, its buffer in ``scope`` (one of ``SCOPES``).
+
+    It hands back the nests that it has placed, one for each of ``loops``.
+    """
 
     name = "compute_at"
     stage: str
     scope: str
     loops: tuple[str, ...]
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: Kernel) -> tuple[Kernel, tuple[Placed, ...]]:
         if self.scope not in SCOPES or not self.loops:
             raise ScheduleError(
                 "The form is compute_at(STAGE, register|workspace|shared, LOOP...)."
@@ -70,32 +74,34 @@ class ComputeAt(Step):
         stage = _placeable(kernel, self.stage)
         bare = kernel.with_body(_without(kernel.body, stage))
         placed = bare
+        nests: list[Placed] = []
         for number, loop in enumerate(self.loops):
-            placed = self._place(placed, stage, loop, f"_{number}" if number else "")
+            placed, nest_there = self._place(placed, stage, loop, f"_{number}" if number else "")
+            nests.append(nest_there)
         inside = set(stage.outputs)
         for node in walk(placed.body):
             if any(r.buffer in inside for e in expressions(node) for r in reads(e)):
                 raise ScheduleError(
                     f"Stage '{self.stage}' is also read outside of {', '.join(self.loops)}."
                 )
-        return placed
+        return placed, tuple(nests)
 
-    def _place(self, kernel: Kernel, stage: Stage, loop: str, mark: str) -> Kernel:
+    def _place(self, kernel: Kernel, stage: Stage, loop: str, mark: str) -> tuple[Kernel, Placed]:
         taken = _buffer_names(kernel)
+        region = region_read(find_loop(kernel.body, loop).body, stage.outputs)
+        if region is None:
+            raise ScheduleError(f"The body of '{loop}' does not read stage '{self.stage}'.")
+        local = {b: _shrunk(b, region, self.scope, taken) for b in stage.outputs}
+        producer, axes, first = _nest_over(stage, region, local, mark)
+        fresh(kernel, *loop_names(producer))
 
         def change(target: For) -> Stmt:
-            region = region_read(target.body, stage.outputs)
-            if region is None:
-                raise ScheduleError(f"The body of '{loop}' does not read stage '{self.stage}'.")
-            local = {b: _shrunk(b, region, self.scope, taken) for b in stage.outputs}
-            producer = _nest_over(stage, region, local, mark)
-            fresh(kernel, *loop_names(producer))
             body: Stmt = seq([producer, _redirect(target.body, local, region)])
             for b in local.values():
                 body = Alloc(b, body)
             return For(target.var, target.kind, body)
 
-        return replace_loop(kernel, loop, change)
+        return replace_loop(kernel, loop, change), Placed(loop, axes, first)
 
 
 def _placeable(kernel: Kernel, name: str) -> Stage:
@@ -131,12 +137,20 @@ def _shrunk(b: Buffer, region: Region, scope: str, taken: set[str]) -> Buffer:
     return Buffer(f"{b.name}_{number}", b.dtype, shape, Layout(b.layout.order), scope)
 
 
-def _nest_over(stage: Stage, region: Region, local: dict[Buffer, Buffer], mark: str) -> Stmt:
-    """The loops of ``stage`` over ``region``, writing the shrunk buffers."""
+_Handles = dict[str, str]
+
+
+def _nest_over(
+    stage: Stage, region: Region, local: dict[Buffer, Buffer], mark: str
+) -> tuple[Stmt, _Handles, _Handles]:
+    """The loops of ``stage`` over ``region``, writing the shrunk buffers; the handles of the loops
+    over its axes, and of those that start a reduction.
+    """
     cell = tuple(a - s for a, s in zip(stage.axes, region.start, strict=True))
     moved = stage.replace(outputs=tuple(local[b] for b in stage.outputs), targets=cell)
 
-    def over(suffix: str) -> tuple[list[Var], dict[Expr, Expr], Expr]:
+    def over(suffix: str) -> tuple[_Handles, list[Var], dict[Expr, Expr], Expr]:
+        handles: _Handles = {}
         loops: list[Var] = []
         point: dict[Expr, Expr] = {}
         inside: Expr = TRUE
@@ -144,25 +158,29 @@ def _nest_over(stage: Stage, region: Region, local: dict[Buffer, Buffer], mark: 
             at = start
             if extent is not ONE:
                 loops.append(Var(f"{axis.name}{suffix}{mark}", extent))
+                handles[axis.name] = loops[-1].name
                 at = start + loops[-1]
             point[axis] = at
             bounds = (compare("ge", at, 0), compare("lt", at, axis.extent))
             inside = logical_and(inside, *bounds)
-        return loops, point, inside
+        return handles, loops, point, inside
 
     def guarded(condition: Expr, s: Stmt) -> Stmt:
         return s if condition is TRUE else If(condition, s)
 
-    loops, point, inside = over("")
+    handles, loops, point, inside = over("")
     if stage.kind == "map":
-        return nest([(v, "serial") for v in loops], guarded(inside, map_block(moved, point)))
-    first_loops, first_point, first_inside = over("_init")
+        body = nest([(v, "serial") for v in loops], guarded(inside, map_block(moved, point)))
+        return body, handles, {}
+    first_handles, first_loops, first_point, first_inside = over("_init")
     first = nest(
         [(v, "serial") for v in first_loops], guarded(first_inside, init_block(moved, first_point))
     )
     reduce_loops = {v: Var(f"{v.name}{mark}", v.extent) for v in stage.reduce_axes}
     update = guarded(inside, update_block(moved, {**point, **dict(reduce_loops.items())}))
-    return seq([first, nest([(v, "serial") for v in (*loops, *reduce_loops.values())], update)])
+    handles |= {a.name: v.name for a, v in reduce_loops.items()}
+    updates = nest([(v, "serial") for v in (*loops, *reduce_loops.values())], update)
+    return seq([first, updates]), handles, first_handles
 
 
 def _redirect(s: Stmt, local: dict[Buffer, Buffer], region: Region) -> Stmt:

@@ -22,15 +22,16 @@ from tilewright.passes.schedule.schedule import Step
 
 
 @dataclass(frozen=True)
-class Fuse(Step):
-    """Fuse ``outer`` and ``inner`` into ``outer_f``."""
+class Fuse(Step[str]):
+    """Fuse ``outer`` and ``inner`` into ``outer_f``, whose handle it returns."""
 
     name = "fuse"
     outer: str
     inner: str
 
-    def apply(self, kernel: Kernel) -> Kernel:
-        fresh(kernel, f"{self.outer}_f")
+    def apply(self, kernel: Kernel) -> tuple[Kernel, str]:
+        name = f"{self.outer}_f"
+        fresh(kernel, name)
 
         def change(target: For) -> Stmt:
             inner = target.body
@@ -40,8 +41,8 @@ class Fuse(Step):
             extent = inner.var.extent
             if not isinstance(extent, Const):
                 raise ScheduleError(f"The extent {extent} of '{self.inner}' is not constant.")
-            fused = Var(f"{self.outer}_f", target.var.extent * extent)
+            fused = Var(name, target.var.extent * extent)
             values = {target.var: floordiv(fused, extent), inner.var: mod(fused, extent)}
             return For(fused, target.kind, substitute_stmt(inner.body, dict(values.items())))
 
-        return divide_loop(kernel, self.outer, change)
+        return divide_loop(kernel, self.outer, change), name

@@ -24,15 +24,16 @@ from dataclasses import dataclass
 
 from tilewright.ir.bounds import known_le
 from tilewright.ir.errors import ScheduleError
-from tilewright.ir.expr import ZERO, Var, index
+from tilewright.ir.expr import ZERO, Expr, Var, index
 from tilewright.ir.loop import For, Kernel, Stmt, seq, substitute_stmt
 from tilewright.ir.simplify import floordiv, mod
+from tilewright.passes.schedule.handles import NO_LOOP, Parts
 from tilewright.passes.schedule.loops import divide_loop, find_loop, fresh, loop_names, rename_inner
 from tilewright.passes.schedule.schedule import Step, check_factor
 
 
 @dataclass(frozen=True)
-class Partition(Step):
+class Partition(Step[Parts]):
     """Cut ``loop`` at the last multiple of ``factor``; the rest is called ``loop_SUFFIX``."""
 
     name = "partition"
@@ -40,31 +41,16 @@ class Partition(Step):
     factor: int
     suffix: str
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: Kernel) -> tuple[Kernel, Parts]:
         check_factor(self.factor)
-        _check_copies(kernel, self.loop, self.suffix)
-
-        def change(target: For) -> Stmt:
-            extent = target.var.extent
-            whole = floordiv(extent, self.factor) * self.factor
-            rest = mod(extent, self.factor)
-            if rest is ZERO:
-                return target
-            main = Var(self.loop, whole)
-            tail = Var(f"{self.loop}_{self.suffix}", rest)
-            copy = rename_inner(target.body, f"_{self.suffix}")
-            second = For(tail, target.kind, substitute_stmt(copy, {target.var: whole + tail}))
-            if whole is ZERO:
-                return second
-            return seq(
-                [For(main, target.kind, substitute_stmt(target.body, {target.var: main})), second]
-            )
-
-        return divide_loop(kernel, self.loop, change)
+        extent = find_loop(kernel.body, self.loop).var.extent
+        whole = floordiv(extent, self.factor) * self.factor
+        rest = mod(extent, self.factor)
+        return _cut(kernel, self.loop, self.suffix, _Pieces(whole, rest, ZERO, whole))
 
 
 @dataclass(frozen=True)
-class Cut(Step):
+class Cut(Step[Parts]):
     """Run the first ``position`` iterations of ``loop`` (the last ones if negative) apart, as
     ``loop_SUFFIX``.
     """
@@ -74,30 +60,52 @@ class Cut(Step):
     position: int
     suffix: str
 
-    def apply(self, kernel: Kernel) -> Kernel:
-        _check_copies(kernel, self.loop, self.suffix)
+    def apply(self, kernel: Kernel) -> tuple[Kernel, Parts]:
         count = abs(self.position)
-
-        def change(target: For) -> Stmt:
-            extent = target.var.extent
-            if not count > 0 or not known_le(count, extent):
-                raise ScheduleError(f"'{self.loop}' is not known to have {count} iterations.")
-            apart = Var(f"{self.loop}_{self.suffix}", index(count))
-            rest = Var(self.loop, extent - count)
-            copy = rename_inner(target.body, f"_{self.suffix}")
-            at_end = self.position < 0
-            apart_at = rest.extent + apart if at_end else apart
-            rest_at = rest if at_end else rest + count
-            pieces = [For(apart, target.kind, substitute_stmt(copy, {target.var: apart_at}))]
-            if rest.extent is not ZERO:
-                body = substitute_stmt(target.body, {target.var: rest_at})
-                pieces.insert(0 if at_end else 1, For(rest, target.kind, body))
-            return seq(pieces)
-
-        return divide_loop(kernel, self.loop, change)
+        extent = find_loop(kernel.body, self.loop).var.extent
+        if not count > 0 or not known_le(count, extent):
+            raise ScheduleError(f"'{self.loop}' is not known to have {count} iterations.")
+        rest = extent - count
+        starts = (ZERO, rest) if self.position < 0 else (index(count), ZERO)
+        return _cut(kernel, self.loop, self.suffix, _Pieces(rest, index(count), *starts))
 
 
-def _check_copies(kernel: Kernel, loop: str, suffix: str) -> None:
-    """Refuse a suffix that gives a loop of the copy a name that is taken."""
+@dataclass(frozen=True)
+class _Pieces:
+    """The extents of the main part and of the part that is cut off, and where each begins."""
+
+    main: Expr
+    apart: Expr
+    main_at: Expr
+    apart_at: Expr
+
+
+def _cut(kernel: Kernel, loop: str, suffix: str, pieces: _Pieces) -> tuple[Kernel, Parts]:
+    """``loop`` in two parts, in the order in which they begin; an empty one is left out."""
     inner = loop_names(find_loop(kernel.body, loop).body)
-    fresh(kernel, *(f"{name}_{suffix}" for name in (loop, *inner)))
+    copies = {name: f"{name}_{suffix}" for name in inner}
+    parts = Parts(
+        loop if pieces.main is not ZERO else NO_LOOP,
+        f"{loop}_{suffix}" if pieces.apart is not ZERO else NO_LOOP,
+        copies,
+    )
+    fresh(kernel, f"{loop}_{suffix}", *copies.values())
+
+    def change(target: For) -> Stmt:
+        if not parts.apart:
+            return target
+
+        def part(name: str, extent: Expr, at: Expr, body: Stmt) -> Stmt:
+            var = Var(name, extent)
+            return For(var, target.kind, substitute_stmt(body, {target.var: at + var}))
+
+        found: list[Stmt] = []
+        if parts.main:
+            found.append(part(parts.main, pieces.main, pieces.main_at, target.body))
+        if parts.apart:
+            copy = rename_inner(target.body, f"_{suffix}")
+            apart = part(parts.apart, pieces.apart, pieces.apart_at, copy)
+            found.insert(0 if pieces.apart_at is ZERO and parts.main else len(found), apart)
+        return seq(found)
+
+    return divide_loop(kernel, loop, change), parts

@@ -21,13 +21,13 @@ from tilewright.passes.schedule.schedule import Step
 
 
 @dataclass(frozen=True)
-class Reorder(Step):
+class Reorder(Step[None]):
     """Put ``loops`` in the given order, outermost first."""
 
     name = "reorder"
     loops: tuple[str, ...]
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: Kernel) -> tuple[Kernel, None]:
         if len(set(self.loops)) != len(self.loops) or len(self.loops) < 2:
             raise ScheduleError("Name at least two different loops.")
         found = [find_loop(kernel.body, name) for name in self.loops]
@@ -56,7 +56,7 @@ class Reorder(Step):
         for loop in reversed(placed):
             body = For(loop.var, loop.kind, body)
         result = body
-        return replace_loop(kernel, nested[0].var.name, lambda _: result)
+        return replace_loop(kernel, nested[0].var.name, lambda _: result), None
 
 
 def _chain(top: For) -> tuple[list[For], list[Expr], Stmt]:

@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from tilewright.ir.expr import TRUE, Expr, Var, index
 from tilewright.ir.loop import For, If, Kernel, Stmt, substitute_stmt
 from tilewright.ir.simplify import ceildiv, compare, minimum
+from tilewright.passes.schedule.handles import Halves
 from tilewright.passes.schedule.loops import divide_loop, fresh
 from tilewright.passes.schedule.schedule import Step, check_factor
 
 
 @dataclass(frozen=True)
-class Split(Step):
+class Split(Step[Halves]):
     """Split ``loop`` into ``loop_o`` and ``loop_i`` of extent ``factor``, guarded where that is
     needed.
     """
@@ -33,13 +34,13 @@ class Split(Step):
     loop: str
     factor: int
 
-    def apply(self, kernel: Kernel) -> Kernel:
-        _check(kernel, self.loop, self.factor)
+    def apply(self, kernel: Kernel) -> tuple[Kernel, Halves]:
+        halves = _halves(kernel, self.loop, self.factor)
 
         def change(target: For) -> Stmt:
             extent = target.var.extent
-            outer = Var(f"{self.loop}_o", ceildiv(extent, self.factor))
-            inner = Var(f"{self.loop}_i", index(self.factor))
+            outer = Var(halves.outer, ceildiv(extent, self.factor))
+            inner = Var(halves.inner, index(self.factor))
             position = outer * self.factor + inner
             body = substitute_stmt(target.body, {target.var: position})
             condition = compare("lt", position, extent)
@@ -47,31 +48,33 @@ class Split(Step):
                 body = If(condition, body)
             return For(outer, target.kind, For(inner, target.kind, body))
 
-        return divide_loop(kernel, self.loop, change)
+        return divide_loop(kernel, self.loop, change), halves
 
 
 @dataclass(frozen=True)
-class Chunk(Step):
+class Chunk(Step[Halves]):
     """Split ``loop`` into ``loop_o`` and ``loop_i``; the last ``loop_i`` runs over what is left."""
 
     name = "chunk"
     loop: str
     factor: int
 
-    def apply(self, kernel: Kernel) -> Kernel:
-        _check(kernel, self.loop, self.factor)
+    def apply(self, kernel: Kernel) -> tuple[Kernel, Halves]:
+        halves = _halves(kernel, self.loop, self.factor)
 
         def change(target: For) -> Stmt:
             extent = target.var.extent
-            outer = Var(f"{self.loop}_o", ceildiv(extent, self.factor))
+            outer = Var(halves.outer, ceildiv(extent, self.factor))
             rest: Expr = extent - outer * self.factor
-            inner = Var(f"{self.loop}_i", minimum(index(self.factor), rest))
+            inner = Var(halves.inner, minimum(index(self.factor), rest))
             body = substitute_stmt(target.body, {target.var: outer * self.factor + inner})
             return For(outer, target.kind, For(inner, target.kind, body))
 
-        return divide_loop(kernel, self.loop, change)
+        return divide_loop(kernel, self.loop, change), halves
 
 
-def _check(kernel: Kernel, loop: str, factor: int) -> None:
+def _halves(kernel: Kernel, loop: str, factor: int) -> Halves:
     check_factor(factor)
-    fresh(kernel, f"{loop}_o", f"{loop}_i")
+    halves = Halves(f"{loop}_o", f"{loop}_i")
+    fresh(kernel, halves.outer, halves.inner)
+    return halves

@@ -68,15 +68,15 @@ def _axis(axes: tuple[Var, ...], stage: str, name: str) -> Var:
 
 
 @dataclass(frozen=True)
-class SplitReduction(Step):
-    """Reduce ``axis`` of ``stage`` over ``lanes`` partial accumulators first."""
+class SplitReduction(Step[str]):
+    """Reduce ``axis`` of ``stage`` over ``lanes`` partial accumulators first, in a new stage."""
 
     name = "split_reduction"
     stage: str
     axis: str
     lanes: int
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: Kernel) -> tuple[Kernel, str]:
         stage = _plain_stage(kernel, self.stage)
         check_factor(self.lanes)
         if not is_splittable(stage):
@@ -85,19 +85,18 @@ class SplitReduction(Step):
                 "operation."
             )
         pair = split_reduction(stage, _axis(stage.reduce_axes, self.stage, self.axis), self.lanes)
-        return _with_stages(
-            kernel, tuple(p for s in kernel.stages for p in (pair if s is stage else (s,)))
-        )
+        stages = tuple(p for s in kernel.stages for p in (pair if s is stage else (s,)))
+        return _with_stages(kernel, stages), pair[0].name
 
 
 @dataclass(frozen=True)
-class CacheWrite(Step):
+class CacheWrite(Step[tuple[str, ...]]):
     """Let ``stage`` write a buffer of its own, and a map ``stage_out`` copy that to the output."""
 
     name = "cache_write"
     stage: str
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: Kernel) -> tuple[Kernel, tuple[str, ...]]:
         stage = _plain_stage(kernel, self.stage)
         if any(t is not a for t, a in zip(stage.targets, stage.axes, strict=True)):
             raise ScheduleError(f"Stage '{self.stage}' does not write its buffer at its own axes.")
@@ -116,21 +115,19 @@ class CacheWrite(Step):
             copies.append(
                 map_stage(name, tuple(renamed.values()), b, Read(own, tuple(renamed.values())))
             )
-        return _with_stages(
-            kernel,
-            tuple(p for s in kernel.stages for p in ((inner, *copies) if s is stage else (s,))),
-        )
+        stages = tuple(p for s in kernel.stages for p in ((inner, *copies) if s is stage else (s,)))
+        return _with_stages(kernel, stages), tuple(c.name for c in copies)
 
 
 @dataclass(frozen=True)
-class CacheRead(Step):
+class CacheRead(Step[str]):
     """Let ``stage`` read a copy of ``buffer``, which a new map ``stage_buffer`` makes."""
 
     name = "cache_read"
     stage: str
     buffer: str
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: Kernel) -> tuple[Kernel, str]:
         stage = _plain_stage(kernel, self.stage)
         source = _source(stage, self.buffer)
         name = f"{stage.name}_{source.name}"
@@ -138,7 +135,8 @@ class CacheRead(Step):
         layout = Layout(source.layout.order)
         own_name = _own_name(kernel, f"{source.name}_r")
         own = Buffer(own_name, source.dtype, source.shape, layout, "workspace")
-        return _with_reader(kernel, stage, source, map_stage(name, axes, own, Read(source, axes)))
+        copy = map_stage(name, axes, own, Read(source, axes))
+        return _with_reader(kernel, stage, source, copy), name
 
 
 def _source(stage: Stage, buffer: str) -> Buffer:
@@ -165,7 +163,7 @@ def _with_reader(kernel: Kernel, stage: Stage, source: Buffer, copy: Stage) -> K
 
 
 @dataclass(frozen=True)
-class Pack(Step):
+class Pack(Step[str]):
     """Let ``stage`` read a copy of ``buffer`` with ``dim`` innermost and padded with zeros to a
     multiple of ``factor``.
     """
@@ -176,7 +174,7 @@ class Pack(Step):
     dim: int
     factor: int
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: Kernel) -> tuple[Kernel, str]:
         stage = _plain_stage(kernel, self.stage)
         source = _source(stage, self.buffer)
         check_factor(self.factor)
@@ -191,28 +189,28 @@ class Pack(Step):
         own = Buffer(own_name, source.dtype, shape, Layout(order), "workspace")
         inside = compare("lt", axes[self.dim], source.shape[self.dim])
         value = guard(inside, Read(source, axes), const(0, source.dtype))
-        return _with_reader(kernel, stage, source, map_stage(name, axes, own, value))
+        return _with_reader(kernel, stage, source, map_stage(name, axes, own, value)), name
 
 
 @dataclass(frozen=True)
-class Inline(Step):
+class Inline(Step[None]):
     """Evaluate the map ``stage`` wherever it is read; its buffer disappears."""
 
     name = "inline"
     stage: str
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: Kernel) -> tuple[Kernel, None]:
         stage = _plain_stage(kernel, self.stage)
         if stage.kind != "map" or len(stage.outputs) != 1 or stage.output in kernel.outputs:
             raise ScheduleError(f"Stage '{self.stage}' is not a map into a buffer of the kernel.")
         if any(t is not a for t, a in zip(stage.targets, stage.axes, strict=True)):
             raise ScheduleError(f"Stage '{self.stage}' does not write its buffer at its own axes.")
         rest = (s for s in kernel.stages if s is not stage)
-        return _with_stages(kernel, tuple(inline_into(s, stage) for s in rest))
+        return _with_stages(kernel, tuple(inline_into(s, stage) for s in rest)), None
 
 
 @dataclass(frozen=True)
-class PadAxis(Step):
+class PadAxis(Step[None]):
     """Let ``stage`` run over the next multiple of ``factor`` points of ``axis``."""
 
     name = "pad_axis"
@@ -220,7 +218,7 @@ class PadAxis(Step):
     axis: str
     factor: int
 
-    def apply(self, kernel: Kernel) -> Kernel:
+    def apply(self, kernel: Kernel) -> tuple[Kernel, None]:
         stage = _plain_stage(kernel, self.stage)
         axis = _axis(stage.axes, self.stage, self.axis)
         check_factor(self.factor)
@@ -244,9 +242,8 @@ class PadAxis(Step):
         def redirected(s: Stage) -> Stage:
             return map_stage_expressions(s, lambda e: rewrite(e, leaf))
 
-        return _with_stages(
-            kernel, tuple(padded if s is stage else redirected(s) for s in kernel.stages)
-        )
+        stages = tuple(padded if s is stage else redirected(s) for s in kernel.stages)
+        return _with_stages(kernel, stages), None
 
 
 def _check_padding(stage: Stage, axis: Var, factor: int) -> None:

@@ -216,7 +216,7 @@ def random_schedules(seed: int, count: int) -> Iterator[tuple[Kernel, list[Step]
         for _ in range(6):
             step = random_step(rng, kernel)
             try:
-                kernel = step.apply(kernel)
+                kernel, _ = step.apply(kernel)
             except ScheduleError:
                 continue
             steps.append(step)
