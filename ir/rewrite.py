@@ -8,7 +8,7 @@ looked up by name in a table that :mod:`tilewright.ir.simplify` fills.
 
 from collections.abc import Callable, Mapping
 
-from tilewright.ir.dtypes import BOOL
+from tilewright.ir.dtypes import BOOL, I64, INDEX, DType
 from tilewright.ir.expr import (
     Binary,
     Call,
@@ -27,15 +27,18 @@ from tilewright.ir.expr import (
     Symbol,
     Unary,
     Var,
+    add,
     free_variables,
     index,
+    mul,
     multiply,
     polynomial,
+    sub,
     terms_of,
 )
 from tilewright.ir.value_expr import cast, guard, logical_and, select
 
-CONSTRUCTORS: dict[str, Callable[[Operand, Operand], Expr]] = {}
+CONSTRUCTORS: dict[str, Callable[[Operand, Operand], Expr]] = {"add": add, "sub": sub, "mul": mul}
 """The simplifying constructors of index operations and comparisons, by the operation's name."""
 
 
@@ -86,12 +89,39 @@ def _rebuild(e: Expr, visit: Callable[[Expr], Expr]) -> Expr:
         case Guard(c, x, y):
             return guard(visit(c), visit(x), visit(y))
         case Cast(x, dtype):
-            return cast(visit(x), dtype)
+            return _converted(visit(x), dtype)
         case Call(function, args, dtype):
             return Call(function, tuple(visit(a) for a in args), dtype)
         case Read(buffer, indices):
             return Read(buffer, tuple(visit(i) for i in indices))
     return e
+
+
+def _converted(x: Expr, dtype: DType) -> Expr:
+    """A conversion; one to an index is index arithmetic where ``x`` is that, done in 64 bits."""
+    arithmetic = _as_index(x) if dtype is INDEX else None
+    return cast(x, dtype) if arithmetic is None else arithmetic
+
+
+def _as_index(x: Expr) -> Expr | None:
+    """The index expression that a value of type i64 is computed as; None if there is none.
+
+    An index that a kernel counts, ``cast(cast(i, i64) * i64(2) + i64(1), index)``, is ``2*i + 1``.
+    """
+    match x:
+        case Const(literal, dtype) if dtype is I64:
+            return index(int(literal))
+        case Cast(e, dtype) if dtype is I64 and e.dtype is INDEX:
+            return e
+        case Binary("add" | "sub" | "mul" | "min" | "max" as op, a, b, dtype) if dtype is I64:
+            first, second = _as_index(a), _as_index(b)
+            if first is None or second is None:
+                return None
+            return CONSTRUCTORS[op](first, second)
+        case Binary("mod", a, Const(literal), dtype) if dtype is I64 and int(literal) > 0:
+            dividend = _as_index(a)
+            return None if dividend is None else CONSTRUCTORS["mod"](dividend, int(literal))
+    return None
 
 
 def substitute(e: Expr, replacements: Mapping[Expr, Expr]) -> Expr:

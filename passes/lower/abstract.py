@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 from tilewright.ir.bounds import bounds, multiple_of
 from tilewright.ir.buffer import Buffer
+from tilewright.ir.dtypes import INDEX
 from tilewright.ir.errors import PassError
 from tilewright.ir.expr import (
     UNBOUNDED,
@@ -24,13 +25,16 @@ from tilewright.ir.expr import (
     IndexOp,
     Poly,
     Read,
+    Scalar,
     Symbol,
     Var,
+    children,
     free_variables,
     index,
     mul,
     walk,
 )
+from tilewright.ir.interning import memoised
 from tilewright.ir.ops.domain import zero
 from tilewright.ir.rewrite import CONSTRUCTORS, hinted, rewrite
 from tilewright.ir.simplify import compare
@@ -55,15 +59,11 @@ class _Abstraction:
             case Poly(terms):
                 total: Expr = index(0)
                 for monomial, coefficient in terms:
-                    symbolic = [a for a in monomial if not isinstance(a, Var)]
-                    variables = [self.variable(a) for a in monomial if isinstance(a, Var)]
-                    product: Expr = index(coefficient)
-                    for v in variables:
-                        product = mul(product, v)
-                    for a in (
-                        [self.dim(symbolic[0])] if len(symbolic) == 1 else [self._product(symbolic)]
-                    ):
-                        product = mul(product, a)
+                    fixed = [a for a in monomial if not _varies(a)]
+                    factor = self.dim(fixed[0]) if len(fixed) == 1 else self._product(fixed)
+                    product = mul(factor, coefficient)
+                    for a in monomial:
+                        product = mul(product, self.dim(a)) if _varies(a) else product
                     total = total + product
                 return total
             case IndexOp("floordiv" | "mod" as op, a, b) if isinstance(b, Const) or _varies(a):
@@ -111,9 +111,7 @@ class _Abstraction:
                 return Read(self.buffer(node.buffer), tuple(rewrite(i, leaf) for i in node.indices))
             if isinstance(node, Var):
                 return self.variable(node)
-            if isinstance(node, Symbol | IndexOp | Poly) and not any(
-                isinstance(x, Read) for x in _atoms(node)
-            ):
+            if _is_index(node) and _follows_from_dims(node):
                 return self.dim(node)
             return None
 
@@ -131,11 +129,25 @@ class _Abstraction:
 
 
 def _varies(e: Expr) -> bool:
-    return any(isinstance(x, Var) for x in _atoms(e))
+    return any(isinstance(x, Var) for x in walk(e))
 
 
-def _atoms(e: Expr) -> set[Expr]:
-    return set(walk(e))
+def _is_index(e: Expr) -> bool:
+    """True for what may stand for a dim: all but a number, and a variable, which is renamed."""
+    return e.dtype is INDEX and not isinstance(e, Const | Var | Scalar)
+
+
+@memoised
+def _follows_from_dims(e: Expr) -> bool:
+    """True for index arithmetic on dims and loop variables, and for anything on dims alone; not
+    for what is computed from a loop variable in another type, or read from memory.
+    """
+    match e:
+        case Const() | Symbol() | Var():
+            return True
+        case Poly() | IndexOp():
+            return all(map(_follows_from_dims, children(e)))
+    return not any(isinstance(x, Var | Scalar | Read) for x in walk(e))
 
 
 def abstract_dims(c: Computation) -> tuple[Computation, dict[Symbol, Expr]]:

@@ -343,6 +343,22 @@ def test_conditions() -> None:
     assert substitute(both, {N: index(3)}) is TRUE
 
 
+@pytest.mark.parametrize(
+    ("text", "simplified"),
+    [
+        ("cast(cast(j, i64), index)", "j"),
+        ("cast(((cast(j, i64) * i64(2)) - i64(1)), index)", "2*j - 1"),
+        ("cast(mod(max(cast(j, i64), i64(3)), i64(5)), index)", "max(3, j) % 5"),
+        ("cast(mod(cast(j, i64), i64(-5)), index)", "cast(mod(cast(j, i64), i64(-5)), index)"),
+        ("cast((cast(j, i32) + i32(1)), index)", "cast((cast(j, i32) + i32(1)), index)"),
+        ("cast((cast(j, i64) / i64(2)), index)", "cast((cast(j, i64) / i64(2)), index)"),
+    ],
+)
+def test_arithmetic_in_64_bits_is_index_arithmetic(text: str, simplified: str) -> None:
+    j, i = Var("j", index(16)), Var("k", index(16))
+    assert str(substitute(parse_expr(text, j), {j: i})) == simplified.replace("j", "k")
+
+
 def test_hints_are_what_heuristics_expect() -> None:
     assert hinted(Symbol("h", 1, 100, 1, 32) * 2) == 64
     assert hinted(N) == 1

@@ -93,6 +93,18 @@ def test_what_is_in_bounds_by_the_symbols_has_no_guard() -> None:
     assert stages(c) == ["map m(i in n0, j in n1) -> y[i, j] = (x[i] + r[j])"]
 
 
+def test_an_index_that_is_computed_in_another_type() -> None:
+    """What is in it of dims alone is the host's to compute; the rest stays as it is."""
+    text = f"""(x: f32[seq]) -> (y: f32[8]) {{ {SYMBOLS}
+      stage map m(i in 8) -> y[i] = x[max(0, min(seq - 1,
+        cast(mod(cast(i, i32), cast(cast(floor(sqrt(cast(seq, f32))), index) + 1, i32)), index)))]
+      }}"""
+    c, meaning = abstract_dims(computation(text))
+    assert [str(e) for e in meaning.values()] == ["seq", "cast(floor(sqrt(cast(seq, f32))), index)"]
+    index = "cast(mod(cast(i, i32), cast(n1 + 1, i32)), index)"
+    assert index in stages(c)[0] and "n0 - 1" in stages(c)[0]
+
+
 def test_a_product_of_two_loop_variables_in_a_divisor_is_refused() -> None:
     text = f"""(x: f32[seq]) -> (y: f32[8]) {{ {SYMBOLS}
       stage map m(i in 8) -> y[i] = x[seq // (i + 1)] }}"""
