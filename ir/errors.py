@@ -22,12 +22,16 @@ class ShapesError(FrontendError):
 class UnsupportedOperatorError(FrontendError):
     """The model is valid, but has operators that are not supported.
 
-    ``operators`` counts the nodes of each, all of the model's at once.
+    ``operators`` counts the nodes of each, all of the model's at once; ``besides`` tells what else
+    was wrong, if anything.
     """
 
-    def __init__(self, message: str, operators: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, message: str, operators: Mapping[str, int] | None = None, besides: str = ""
+    ) -> None:
         super().__init__(message)
         self.operators = dict(operators or {})
+        self.besides = besides
 
 
 class OptionError(TilewrightError, TypeError):

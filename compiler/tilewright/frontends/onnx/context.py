@@ -13,7 +13,9 @@ from tilewright.frontends.names import printable, quoted
 from tilewright.frontends.onnx import shapes
 from tilewright.frontends.onnx.attributes import Attributes
 from tilewright.frontends.onnx.operand import Operand
+from tilewright.frontends.onnx.reasons import why_unknown
 from tilewright.frontends.onnx.registry import Contents
+from tilewright.frontends.sizes import dims_text, symbols_in
 from tilewright.ir.dtypes import DType
 from tilewright.ir.errors import FrontendError
 from tilewright.ir.expr import Expr
@@ -27,8 +29,12 @@ if TYPE_CHECKING:
 
 class UnsupportedNodeError(FrontendError):
     """A node that is understood but not supported in this form; collected, so that one message
-    lists all.
+    lists all. ``dims`` are the symbolic ones whose sizes would make it so.
     """
+
+    def __init__(self, reason: str, dims: Sequence[str] = ()) -> None:
+        super().__init__(reason)
+        self.dims = tuple(dims)
 
 
 class NodeContext:
@@ -73,6 +79,16 @@ class NodeContext:
         """
         raise UnsupportedNodeError(reason)
 
+    def needs_sizes(self, what: str, *items: object) -> NoReturn:
+        """Refuse the node, since ``what`` (such as ``step``) would have to be a number but follows
+        from symbolic dims, those in the expressions and ratios among ``items``.
+        """
+        expressions = [x.numerator if isinstance(x, shapes.Ratio) else x for x in items]
+        dims = symbols_in(expressions)
+        raise UnsupportedNodeError(
+            f"its {what} depend{'' if _verb(what) == 'are' else 's'} on {dims_text(dims)}", dims
+        )
+
     def require(self, condition: bool, message: str) -> None:
         """Fail with ``message`` unless ``condition`` holds."""
         if not condition:
@@ -115,8 +131,9 @@ class NodeContext:
         operand = self.operand(position)
         contents = self.importer.known(operand)
         if contents is None:
-            self.unsupported(
-                f"its {what} ('{printable(operand.name, 60)}') {_verb(what)} computed at run time"
+            reason, dims = why_unknown(operand, self.importer.limits)
+            raise UnsupportedNodeError(
+                f"its {what} ('{printable(operand.name, 60)}') {_verb(what)} {reason}", dims
             )
         return contents
 
@@ -135,9 +152,7 @@ class NodeContext:
         """A list of plain integers from an input."""
         found = self.integers(position, what)
         if any(isinstance(x, Expr) for x in found):
-            self.unsupported(
-                f"its {what} depend{'' if _verb(what) == 'are' else 's'} on symbolic dims"
-            )
+            self.needs_sizes(what, *found)
         return [x for x in found if isinstance(x, int)]
 
     def element(self, position: int, what: str) -> Any:
@@ -154,9 +169,7 @@ class NodeContext:
         """The only element of an input, a plain number."""
         number = self.element(position, what)
         if not isinstance(number, int | float):
-            self.unsupported(
-                f"its {what} depend{'' if _verb(what) == 'are' else 's'} on symbolic dims"
-            )
+            self.needs_sizes(what, number)
         return number
 
     def array(self, position: int) -> Array | None:

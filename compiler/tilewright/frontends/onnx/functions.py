@@ -36,8 +36,12 @@ def model_functions(model: onnx.ModelProto) -> dict[FunctionKey, onnx.FunctionPr
     return found
 
 
-def inline(context: NodeContext, function: onnx.FunctionProto) -> list[Operand | None]:
-    """Walk a function's body in place of the call; what its outputs then stand for."""
+def inline(
+    context: NodeContext, function: onnx.FunctionProto, standard: bool = False
+) -> list[Operand | None]:
+    """Walk a function's body in place of the call; what its outputs then stand for. ``standard``
+    where the body is the standard's definition of the operator.
+    """
     key = (function.domain, function.name, function.overload)
     caller = context.scope
     if key in caller.calls:
@@ -55,6 +59,7 @@ def inline(context: NodeContext, function: onnx.FunctionProto) -> list[Operand |
         prefix=f"{printable(context.origin)}/",
         calls=(*caller.calls, key),
         nesting=caller.nesting + 1,
+        defines=caller.defines or (context if standard else None),
     )
     missing: set[str] = set()
     for position, name in enumerate(function.input):

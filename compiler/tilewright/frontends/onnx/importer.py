@@ -2,13 +2,13 @@
 """The walk over an ONNX graph: each node's handler emits our ops, or its function body is walked in
 its place.
 
-Names are resolved through scopes, so inlining a function or a branch needs no renaming. A node that
-is not supported blocks its results, as does an input without a shape; what depends on them is
-skipped, and at the end one message lists every unsupported operator.
+Names are resolved through scopes, so inlining a function or a branch needs no renaming. What cannot
+be imported (a node, an initialiser, an input without a shape) blocks its results; what depends on
+them is skipped, and at the end one message tells what was wrong (:mod:`.refusals`).
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import onnx
@@ -22,19 +22,21 @@ from tilewright.frontends.onnx.context import NodeContext, UnsupportedNodeError
 from tilewright.frontends.onnx.expansion import called, expanded_size
 from tilewright.frontends.onnx.limits import Limits
 from tilewright.frontends.onnx.load import LoadedModel
-from tilewright.frontends.onnx.operand import Operand
+from tilewright.frontends.onnx.operand import Operand, blocked
 from tilewright.frontends.onnx.order import ordered
+from tilewright.frontends.onnx.refusals import Refusals, domain_of, node_origin, operator_text
 from tilewright.frontends.onnx.registry import (
+    NEWEST_OPSET,
     Contents,
     find_evaluator,
     find_handler,
-    nearest_operator,
 )
 from tilewright.frontends.onnx.scope import Scope
 from tilewright.frontends.onnx.shapes import Unknown
 from tilewright.frontends.onnx.symbols import Symbols, expected_size
 from tilewright.frontends.onnx.tensors import check_rank, dtype_of, sparse_to_array, to_array
 from tilewright.frontends.onnx.weights import Bytes
+from tilewright.frontends.sizes import dims_text, symbols_in
 from tilewright.ir.dtypes import STRING, DType, from_numpy
 from tilewright.ir.errors import (
     FrontendError,
@@ -58,24 +60,27 @@ class Importer:
         self.builder = Builder(self.module.graph, self.module.constants)
         self.symbols = Symbols()
         self.functions = functions.model_functions(loaded.proto)
-        self._unsupported: Counter[str] = Counter()
-        self._first: dict[str, str] = {}  # the first node of each entry
-        self._hints: list[str] = []
-        self._unshaped: list[str] = []  # inputs that have no shape
+        self.refusals = Refusals(self.functions)
         self._walked = 0
         self._where = "the graph"
 
     def run(self, shapes_given: Shapes) -> Module:
         """Import the main graph; ``shapes_given`` replaces dims of inputs."""
         graph = self.loaded.proto.graph
-        if self.functions:
-            self._check_nodes(expanded_size(graph, self.functions))
         scope = Scope(self.loaded.opsets)
-        self._define_initializers(graph, scope, self.loaded.weights)
-        self._define_inputs(graph, scope, shapes_given)
-        results = self.walk(graph.node, [o.name for o in graph.output], scope)
-        self._raise_unsupported()
-        self._raise_unshaped()
+        results: list[Operand] = []
+        try:
+            if self.functions:
+                self._check_nodes(expanded_size(graph, self.functions))
+            self._define_initializers(graph, scope, self.loaded.weights)
+            self._define_inputs(graph, scope, shapes_given)
+            results = self.walk(graph.node, [o.name for o in graph.output], scope)
+        except ShapesError:
+            raise
+        except FrontendError as error:
+            self.refusals.add_error(error)
+            self.refusals.search(graph.node, scope.opsets, "")
+        self.refusals.raise_first(self.inputs)
         self.builder.origin = "outputs"
         module = self.module
         outputs = [self.materialise(r) for r in results]
@@ -102,11 +107,19 @@ class Importer:
     ) -> None:
         external = self.loaded.external
         for position, proto in enumerate(graph.initializer):
-            array = to_array(proto, external, self.limits, weights.get(position))
-            scope.define(proto.name, self.constant_operand(proto.name, array))
+            read = partial(to_array, proto, external, self.limits, weights.get(position))
+            scope.define(proto.name, self._read_operand(proto.name, read))
         for sparse in graph.sparse_initializer:
-            array = sparse_to_array(sparse, external, self.limits)
-            scope.define(sparse.values.name, self.constant_operand(sparse.values.name, array))
+            read = partial(sparse_to_array, sparse, external, self.limits)
+            scope.define(sparse.values.name, self._read_operand(sparse.values.name, read))
+
+    def _read_operand(self, name: str, read: Callable[[], Array]) -> Operand:
+        """Data of the file as an operand; one that cannot be read blocks what needs it."""
+        try:
+            return self.constant_operand(name, read())
+        except FrontendError as error:
+            self.refusals.add_error(error)
+            return blocked(name)
 
     def _define_inputs(self, graph: onnx.GraphProto, scope: Scope, given: Shapes) -> None:
         inputs = [i for i in graph.input if i.name not in scope.names]
@@ -122,12 +135,19 @@ class Importer:
             if not info.name:
                 raise FrontendError("A graph input has no name. Export the model again.")
             _check_port_name("Input", info.name)
-            type_ = self._input_type(info, given)
-            if type_ is None:
-                self._unshaped.append(info.name)
-                scope.define(info.name, Operand(info.name, from_numpy(np.float32), blocked=True))
+            try:
+                type_ = self._input_type(info, given)
+                check_rank(0 if type_ is None else type_.rank, f"Input {quoted(info.name)}")
+            except ShapesError:
+                raise
+            except FrontendError as error:
+                self.refusals.add_error(error)
+                scope.define(info.name, blocked(info.name))
                 continue
-            check_rank(type_.rank, f"Input {quoted(info.name)}")
+            if type_ is None:
+                self.refusals.add_unshaped(info.name)
+                scope.define(info.name, blocked(info.name))
+                continue
             value = Value(type_, printable(info.name))
             self.module.graph.inputs.append(value)
             self.module.input_names.append(info.name)
@@ -201,57 +221,59 @@ class Importer:
         return operand
 
     def _import_node(self, node: onnx.NodeProto, position: int, scope: Scope) -> None:
-        origin = scope.prefix + printable(node.name or f"{node.op_type}_{position}")
+        origin = node_origin(node, position, scope.prefix)
         operands = [self._named(name, scope) if name else None for name in node.input]
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        function = self.functions.get(called(node))
-        version = self._version(domain, node, scope, function is not None)
+        domain = domain_of(node)
+        version = scope.opsets.get(domain, 1 if domain else NEWEST_OPSET)
         context = NodeContext(self, scope, node, operands, version, origin)
         self.builder.origin, self._where = origin, context.where
         if any(o is not None and o.blocked for o in operands):
-            self._block(context, None if self._is_known(domain, node, version) else "")
+            if not self.refusals.is_known(node, version):
+                self._refuse(context, UnsupportedNodeError(""))
+            self._block(context)
             return
         try:
-            results = self._results(context, domain, function)
+            self._define_results(context, self._checked_results(context))
         except UnsupportedNodeError as refusal:
-            self._block(context, str(refusal))
-            return
-        except (TypeInferenceError, Unknown) as error:
-            reason = str(error) or "its dims cannot be expressed"
-            raise FrontendError(
-                f"Node {context.where} does not fit its inputs: {reason} "
-                "Check the model with onnx.checker, or give other input shapes."
-            ) from error
-        self._define_results(context, results)
+            self._refuse(context, refusal)
+            self._block(context)
+        except FrontendError as error:
+            self.refusals.add_error(error)
+            self._block(context)
 
-    def _version(self, domain: str, node: onnx.NodeProto, scope: Scope, is_function: bool) -> int:
-        version = scope.opsets.get(domain)
-        if version is None:
-            if is_function or domain:
-                return 1
-            raise FrontendError(
-                f"Node {quoted(node.name or node.op_type)} uses the standard operators, but the "
-                "model imports no "
-                "version of them. Export it again."
-            )
-        return version
+    def _checked_results(self, context: NodeContext) -> list[Operand | None]:
+        """What the node's outputs stand for; FrontendError if the node does not fit its inputs."""
+        try:
+            return self._results(context)
+        except TypeInferenceError as error:
+            cause: Exception = error
+        except Unknown as error:
+            cause = error
+            known = [x for o in context.operands if o is not None for x in o.expressions()]
+            if dims := symbols_in(known):
+                raise UnsupportedNodeError(
+                    f"its dims would follow from {dims_text(dims)} in a way that is not understood",
+                    dims,
+                ) from None
+        reason = str(cause) or "its dims cannot be expressed."
+        raise FrontendError(
+            f"Node {context.where} does not fit its inputs: {reason} "
+            "Check the model with onnx.checker, or give other input shapes."
+        ) from cause
 
-    def _is_known(self, domain: str, node: onnx.NodeProto, version: int) -> bool:
-        return (
-            called(node) in self.functions
-            or find_handler(domain, node.op_type, version) is not None
-            or functions.has_standard_body(domain, node.op_type, version)
-        )
-
-    def _results(
-        self, context: NodeContext, domain: str, function: onnx.FunctionProto | None
-    ) -> list[Operand | None]:
+    def _results(self, context: NodeContext) -> list[Operand | None]:
         """What the node's outputs stand for: evaluated, emitted by its handler, or by walking its
         function body.
         """
-        node = context.node
+        node, domain = context.node, domain_of(context.node)
+        function = self.functions.get(called(node))
         if function is not None:
             return functions.inline(context, function)
+        if domain not in context.scope.opsets and not domain:
+            raise FrontendError(
+                f"Node {quoted(node.name or node.op_type)} uses the standard operators, but the "
+                "model imports no version of them. Export it again."
+            )
         schema = schema_of(domain, node.op_type, context.version)
         if schema is not None:
             check_against_schema(
@@ -266,7 +288,7 @@ class Importer:
         body = functions.standard_body(context, domain)
         if body is None:
             context.unsupported("")
-        return functions.inline(context, body)
+        return functions.inline(context, body, standard=True)
 
     def _evaluated(self, context: NodeContext, domain: str) -> Operand | None:
         """The node's result where the contents of all its inputs are known and small."""
@@ -316,51 +338,30 @@ class Importer:
 
     # --- what is not supported ---
 
-    def _block(self, context: NodeContext, reason: str | None) -> None:
-        """Record an unsupported node (unless only cut off by another) and block its results."""
-        if reason is not None:
-            node = context.node
-            domain = printable(node.domain, 60) or "ai.onnx"
-            entry = f"{printable(node.op_type, 60)} ({domain} {context.version})"
-            entry = f"{entry}, since {reason}" if reason else entry
-            self._unsupported[entry] += 1
-            self._first.setdefault(entry, context.origin)
-            near = nearest_operator(node.domain, node.op_type)
-            if near and f"Did you mean {quoted(near)}?" not in self._hints:
-                self._hints.append(f"Did you mean {quoted(near)}?")
+    def _block(self, context: NodeContext) -> None:
+        """Give a node's results no meaning: what depends on them is skipped."""
+        self.refusals.search_inside(context.node, context.scope.opsets, context.origin)
         for name in context.node.output:
-            if name:
-                context.scope.define(name, Operand(name, from_numpy(np.float32), blocked=True))
+            if name and name not in context.scope.names:
+                context.scope.define(name, blocked(name))
 
-    def _raise_unsupported(self) -> None:
-        if not self._unsupported:
-            return
-        listed = [
-            f"{entry}: {count} nodes, the first {quoted(self._first[entry])}"
-            if count > 1
-            else f"{entry}: 1 node, {quoted(self._first[entry])}"
-            for entry, count in sorted(self._unsupported.items())
-        ]
-        shown = "; ".join(listed[:50]) + (
-            f"; and {len(listed) - 50} more" if len(listed) > 50 else ""
-        )
-        raise UnsupportedOperatorError(
-            f"The model uses operators that are not supported: {shown}. "
-            + "".join(f"{hint} " for hint in self._hints[:5])
-            + "Export it with other operators, or with these as functions of the model.",
-            self._unsupported,
-        )
-
-    def _raise_unshaped(self) -> None:
-        """ShapesError for the first input without a shape; raised late, so that operators that
-        are not supported are told first.
+    def _refuse(self, context: NodeContext, refusal: UnsupportedNodeError) -> None:
+        """Note a node that is not supported; one of the standard's own definition of an operator as
+        that operator, which stands in the file.
         """
-        for name in self._unshaped[:1]:
-            raise ShapesError(
-                f"Input {quoted(name)} has no shape in the model. Give one, as --shape "
-                f"{printable(name)}=n,4 on the command line or shapes={{{name!r}: ('n', 4)}} in "
-                "Python; a word as a dim keeps it symbolic."
-            )
+        reason, outer = str(refusal), context.scope.defines
+        node, version, origin = context.node, context.version, context.origin
+        if outer is not None:
+            used = operator_text(node, version) + (f", but {reason}" if reason else "")
+            node, version, origin = outer.node, outer.version, outer.origin
+            reason = f"its definition uses {used}"
+        self.refusals.add_operator(node, version, origin, reason, refusal.dims)
+
+    @property
+    def inputs(self) -> list[tuple[str, TensorType]]:
+        """The inputs by name, with their types."""
+        values = self.module.graph.inputs
+        return [(n, v.type) for n, v in zip(self.module.input_names, values, strict=True)]
 
     # --- emitting and data ---
 
@@ -380,10 +381,9 @@ class Importer:
                 "elements",
             )
         elif not all(shapes.is_reasonable(d) for d in type_.shape):
-            raise FrontendError(
-                f"The dims of a result of node {self._where} grow into expressions of "
-                "unreasonable size. "
-                "Give fixed input shapes."
+            dims = symbols_in(type_.shape)
+            raise UnsupportedNodeError(
+                f"its dims grow into expressions of unreasonable size over {dims_text(dims)}", dims
             )
 
     def constant(self, array: Array, dtype: DType) -> Value:

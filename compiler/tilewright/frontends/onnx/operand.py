@@ -6,12 +6,14 @@ value of our graph, or both. Data becomes a node only when something uses it as 
 shapes and pads never do.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from tilewright.frontends.onnx.registry import Contents
-from tilewright.ir.dtypes import DType
+from tilewright.frontends.onnx.shapes import Ratio
+from tilewright.ir.dtypes import F32, DType
 from tilewright.ir.expr import Expr, index
 from tilewright.ir.graph import Value
 from tilewright.ir.op import Array
@@ -51,6 +53,20 @@ class Operand:
             # Complex numbers decide no shapes.
             self.contents = None if array.dtype.kind == "c" else object_array(array)
         return self.contents
+
+    def expressions(self) -> Iterator[Expr]:
+        """The index expressions in the shape and in the contents."""
+        yield from self.shape
+        for x in () if self.contents is None else self.contents.reshape(-1):
+            if isinstance(x, Expr):
+                yield x
+            elif isinstance(x, Ratio):
+                yield x.numerator
+
+
+def blocked(name: str) -> Operand:
+    """What stands for a name that could not be given a meaning."""
+    return Operand(name, F32, blocked=True)
 
 
 def object_array(array: Array) -> Contents:

@@ -141,7 +141,7 @@ def _cut_to(
         full = (extent - 1) * windows.strides[axis] + (windows.reach(axis) + extra[axis])
         surplus = full - dim
         if not isinstance(surplus, Const):
-            ctx.unsupported("its output_shape depends on symbolic dims")
+            ctx.needs_sizes("padding for this output_shape", surplus)
         total = max(int(surplus.literal), 0)
         small, large = total // 2, total - total // 2
         begins.append(small if windows.mode == "SAME_UPPER" else large)

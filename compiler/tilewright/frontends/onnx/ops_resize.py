@@ -142,7 +142,7 @@ def _kept_aspect(
     """One scale for all axes: the smallest or the largest that the sizes ask for."""
     dims = [x.type.shape[a] for a in axes]
     if not all(isinstance(d, Const) for d in dims):
-        ctx.unsupported("its keep_aspect_ratio_policy depends on symbolic dims")
+        ctx.needs_sizes("scale by keep_aspect_ratio_policy", *dims)
     known = [int(str(d)) for d in dims]
     ctx.require(all(known) and bool(known), "One of its dims is 0.")
     wanted = [Fraction(size, dim) for size, dim in zip(sizes, known)]

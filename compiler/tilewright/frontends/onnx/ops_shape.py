@@ -128,14 +128,14 @@ def _scalar_input(ctx: NodeContext, position: int) -> Value:
 
 def _symbolic_count(ctx: NodeContext, start: object, limit: object, step: object) -> Expr:
     if not isinstance(step, int | float) or step != int(step):
-        ctx.unsupported("its step depends on symbolic dims")
+        ctx.needs_sizes("step", step)
     ends = [
         x if isinstance(x, Expr) else index(int(x))
         for x in (start, limit)
         if isinstance(x, Expr | int | float)
     ]
     if len(ends) != 2 or any(isinstance(x, float) and not x.is_integer() for x in (start, limit)):
-        ctx.unsupported("its bounds are fractions of symbolic dims")
+        ctx.needs_sizes("fractional bounds", start, limit)
     distance = sub(ends[1], ends[0]) if step > 0 else sub(ends[0], ends[1])
     return simplify.maximum(simplify.ceildiv(distance, abs(int(step))), 0)
 

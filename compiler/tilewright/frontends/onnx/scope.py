@@ -4,7 +4,8 @@ around it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import onnx
 
@@ -12,12 +13,15 @@ from tilewright.frontends.names import quoted
 from tilewright.frontends.onnx.operand import Operand
 from tilewright.ir.errors import FrontendError
 
+if TYPE_CHECKING:
+    from tilewright.frontends.onnx.context import NodeContext
+
 
 @dataclass(eq=False)
 class Scope:
     """``opsets``: versions in force; ``bindings``: attributes of the function call; ``prefix``: for
     origins; ``calls``: the functions being inlined, to refuse recursion; ``nesting``: how deep this
-    scope lies.
+    scope lies; ``defines``: the node of which this is the standard's definition, or inside it.
     """
 
     opsets: Mapping[str, int]
@@ -26,6 +30,7 @@ class Scope:
     prefix: str = ""
     calls: tuple[tuple[str, str, str], ...] = ()
     nesting: int = 0
+    defines: "NodeContext | None" = None
     names: dict[str, Operand] = field(default_factory=dict)
 
     def find(self, name: str) -> Operand | None:
@@ -48,4 +53,4 @@ class Scope:
 
     def sub_graph(self) -> "Scope":
         """A scope for a sub-graph of a node here."""
-        return Scope(self.opsets, self.bindings, self, self.prefix, self.calls, self.nesting + 1)
+        return replace(self, parent=self, nesting=self.nesting + 1, names={})

@@ -81,7 +81,7 @@ def spatial_kernel(ctx: NodeContext, weight: Value) -> tuple[int, ...]:
     )
     dims = weight.type.shape[2:]
     if not all(isinstance(d, Const) for d in dims):
-        ctx.unsupported("its kernel has symbolic dims")
+        ctx.needs_sizes("kernel", *dims)
     kernel = tuple(int(str(d)) for d in dims)
     given = ctx.attributes.integers("kernel_shape")
     ctx.require(
