@@ -144,6 +144,7 @@ def model_facts(path: Path, shapes: "Shapes | None" = None) -> dict[str, Any]:
 
     ShapesError if shapes are given that do not fit.
     """
+    from tilewright.cli.onnx_contents import operator_counts, weights_of
     from tilewright.errors import FrontendError, ShapesError, UnsupportedOperatorError
     from tilewright.frontends import import_model
     from tilewright.frontends.onnx.limits import Limits
@@ -151,24 +152,27 @@ def model_facts(path: Path, shapes: "Shapes | None" = None) -> dict[str, Any]:
 
     loaded = load_model(path, Limits())
     graph = loaded.proto.graph
+    weights = weights_of(loaded.proto)
     facts: dict[str, Any] = {
         "kind": "onnx",
         "file": str(path),
         "bytes": path.stat().st_size,
         "producer": f"{loaded.proto.producer_name} {loaded.proto.producer_version}".strip(),
         "opsets": {domain or "ai.onnx": version for domain, version in loaded.opsets.items()},
-        "operators": dict(Counter(_operators(graph, loaded.proto.functions)).most_common()),
+        "operators": operator_counts(loaded.proto),
         "inputs": [],
         "outputs": [],
         "symbols": [],
-        "parameters": sum(_elements(tensor) for tensor in graph.initializer),
+        "parameters": weights.elements,
+        "tensors": weights.tensors,
         "unsupported": {},
         "refusal": None,
     }
     try:
         module = import_model(str(path), shapes)
     except UnsupportedOperatorError as error:
-        return facts | declared(graph) | {"unsupported": error.operators}
+        besides = error.besides or None
+        return facts | declared(graph) | {"unsupported": error.operators, "refusal": besides}
     except FrontendError as error:
         if shapes and isinstance(error, ShapesError):
             raise
@@ -232,42 +236,21 @@ def _plain(dim: Any) -> Any:
     return int(dim.literal) if isinstance(dim, Const) else dim
 
 
-def _operators(graph: "onnx.GraphProto", functions: Any) -> list[str]:
-    """The operators of a model's graph, its sub-graphs and its functions, one entry a node."""
-    found: list[str] = []
-    waiting = [graph.node, *(f.node for f in functions)]
-    while waiting:
-        for node in waiting.pop():
-            domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
-            found.append(domain + node.op_type)
-            for attribute in node.attribute:
-                if attribute.HasField("g"):
-                    waiting.append(attribute.g.node)
-                waiting += [g.node for g in attribute.graphs]
-    return found
-
-
-def _elements(tensor: "onnx.TensorProto") -> int:
-    count = 1
-    for dim in tensor.dims:
-        count *= dim
-    return count
-
-
 def _say_model(facts: dict[str, Any]) -> None:
     opsets = ", ".join(f"{domain} {version}" for domain, version in facts["opsets"].items())
     say(f"model     {facts['file']}, {size_text(facts['bytes'])}")
     say(f"producer  {facts['producer'] or 'unknown'}")
     say(f"opsets    {opsets}")
-    say(f"weights   {counted(facts['parameters'], 'element')}")
+    held = ", ".join(f"{count} {where}" for where, count in facts["tensors"].items() if count)
+    tensors = counted(sum(facts["tensors"].values()), "tensor")
+    say(f"weights   {counted(facts['parameters'], 'element')}, {tensors}{held and f': {held}'}")
     _say_ports(facts)
     for name in facts["symbols"]:
         say(f"symbol    {name}")
-    if facts["refusal"]:
-        say(f"supported no: {facts['refusal']}")
-    else:
-        words = ", ".join(f"{name}: {count}" for name, count in facts["unsupported"].items())
-        say(f"supported {'no: ' + words if words else 'yes'}")
+    words = ", ".join(f"{name}: {count}" for name, count in facts["unsupported"].items())
+    refusal = facts["refusal"] or ""
+    why = f"{words}. Besides: {refusal}" if words and refusal else words or refusal
+    say(f"supported {'no: ' + why if why else 'yes'}")
     say("")
     rows = [(name, str(count)) for name, count in facts["operators"].items()]
     say_table(("operator", "nodes"), rows, right="nodes")

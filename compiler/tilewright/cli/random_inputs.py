@@ -2,10 +2,13 @@
 """Random inputs for a compiled model, with sizes for its symbolic dims.
 
 A symbol gets its size from an array that is given, else from ``--size``, else the least size that
-its bounds allow, but 1 at least.
+its bounds allow, but 1 at least. The last is a guess, so it is told apart: what one measures at it
+is seldom what one wants to know.
 """
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,13 +25,22 @@ from tilewright.runtime.dtypes import BY_NAME
 from tilewright.runtime.errors import ArgumentError, OutOfMemoryError
 
 
-def random_inputs(
-    model: CompiledModel, given: Mapping[str, Array], sizes: Mapping[str, int], seed: int
-) -> dict[str, Array]:
-    """An array for each input that is not given.
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of the symbols that random inputs need. ``guessed`` names those that nothing but
+    their bounds decides.
+    """
 
-    Floats are normal, integers from 0 to 9 (or what the type holds). ArgumentError for a size that
-    is no symbol's or above what it may have, OutOfMemoryError for arrays that are too large.
+    values: dict[str, int]
+    guessed: tuple[str, ...]
+
+
+def random_sizes(
+    model: CompiledModel, given: Mapping[str, Array], sizes: Mapping[str, int]
+) -> Sizes:
+    """The size of each symbol in the shapes of the inputs that are not given.
+
+    ArgumentError for a size that is no symbol's or above what it may have.
     """
     symbols = {row["name"]: row for row in model.manifest["symbols"]}
     unknown = sorted(set(sizes) - set(symbols))
@@ -40,8 +52,22 @@ def random_inputs(
         largest = UNBOUNDED if upper is None else upper
         if size > largest:
             raise ArgumentError(f"The size of '{name}' is {size}, but may be at most {largest}.")
-    values = {name: _least(row) for name, row in symbols.items()}
-    values |= _sizes_of(model.inputs, given) | dict(sizes)
+    decided = _sizes_of(model.inputs, given) | dict(sizes)
+    missing = [str(d) for p in model.inputs if p.name not in given for d in p.shape]
+    needed = {word for dim in missing for word in re.findall(r"[A-Za-z_]\w*", dim)}
+    found = {n: decided.get(n, _least(row)) for n, row in symbols.items() if n in needed}
+    return Sizes(found, tuple(name for name in found if name not in decided))
+
+
+def random_inputs(
+    model: CompiledModel, given: Mapping[str, Array], sizes: Sizes, seed: int
+) -> dict[str, Array]:
+    """An array for each input that is not given.
+
+    Floats are normal, integers from 0 to 9 (or what the type holds). ArgumentError for a size below
+    what a shape allows, OutOfMemoryError for arrays that are too large.
+    """
+    values = sizes.values
     generator = np.random.default_rng(seed)
     found = {}
     for port in model.inputs:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tilewright run``: a model with inputs from files, or with random ones."""
 
+import logging
 import re
 import statistics
 import time
@@ -33,12 +34,15 @@ from tilewright.cli.terminal import (
     say,
     say_json,
     say_table,
+    sizes_text,
     wrong_usage,
 )
 
 if TYPE_CHECKING:
     from tilewright.model import CompiledModel
     from tilewright.runtime.arrays import Array
+
+_logger = logging.getLogger("tilewright")
 
 EXAMPLES = """\b
 Examples:
@@ -80,7 +84,9 @@ def run_model(
     random: Annotated[
         bool,
         typer.Option(
-            "--random", help="Fill the other inputs: normal floats, integers from 0 to 9."
+            "--random",
+            help="Fill the other inputs: normal floats, integers from 0 to 9. --size chooses "
+            "symbolic dims.",
         ),
     ] = False,
     seed: Annotated[
@@ -128,14 +134,16 @@ def run_model(
             compiled = compile(
                 model, shapes=shapes, options=options, threads=threads, progress=progress
             )
-    _complete(compiled, feeds, sizes, random, seed)
+    taken = _complete(compiled, feeds, sizes, random, seed)
     outputs = compiled.run(feeds)
     times = _measure(compiled, feeds, repeat)
     launches = _profile(compiled, feeds, max(1, repeat)) if profile else []
     files = _write(outputs, output) if output is not None else {}
     if json:
-        say_json(_as_json(outputs, files, times, launches))
+        say_json(_as_json(outputs, files, times, launches) | ({"sizes": taken} if taken else {}))
     else:
+        if taken:
+            say(f"random inputs of {sizes_text(taken)}")
         _say(outputs, files, times, launches)
 
 
@@ -157,8 +165,8 @@ def _complete(
     sizes: dict[str, int],
     random: bool,
     seed: int,
-) -> None:
-    """Adds random arrays for the inputs that are not given."""
+) -> dict[str, int]:
+    """Adds random arrays for the inputs that are not given; the sizes taken for symbolic dims."""
     from tilewright.runtime.context import check_known
     from tilewright.runtime.errors import InputError
 
@@ -172,13 +180,29 @@ def _complete(
             wrong_usage(
                 "Sizes are for inputs that --random makes, but all are given. Give no --size."
             )
-        return
+        return {}
     if not random:
         listed = ", ".join(f"'{port.name}'" for port in missing)
         wrong_usage(f"There is no array for {listed}. Give --input NAME=FILE, or --random.")
-    from tilewright.cli.random_inputs import random_inputs
+    from tilewright.cli.random_inputs import random_inputs, random_sizes
 
-    feeds.update(random_inputs(model, feeds, sizes, seed))
+    taken = random_sizes(model, feeds, sizes)
+    feeds.update(random_inputs(model, feeds, taken, seed))
+    _warn_of_guesses({name: taken.values[name] for name in taken.guessed})
+    return taken.values
+
+
+def _warn_of_guesses(sizes: dict[str, int]) -> None:
+    """Tells of sizes that nobody asked for: a time or a value at them is seldom what is wanted."""
+    if sizes:
+        options = " ".join(f"--size {name}=N" for name in sizes)
+        _logger.warning(
+            "No size is given for %s: %s taken, the least that the model allows. What is measured "
+            "at it is seldom what is wanted; choose with %s.",
+            ", ".join(f"'{name}'" for name in sizes),
+            sizes_text(sizes) + (" is" if len(sizes) == 1 else " are"),
+            options,
+        )
 
 
 def _measure(model: "CompiledModel", feeds: "dict[str, Array]", repeat: int) -> list[float]:

@@ -13,7 +13,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
@@ -115,6 +115,11 @@ def size_text(count: int) -> str:
 def port_text(dtype: str, shape: Sequence[int | str]) -> str:
     """A type for people: ``float32[batch, 3, 224, 224]``."""
     return f"{dtype}[{', '.join(map(str, shape))}]"
+
+
+def sizes_text(sizes: Mapping[str, int]) -> str:
+    """Sizes of symbolic dims for people: ``batch=4, length=128``."""
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())
 
 
 _KINDS = {FAILED: "Failed", USAGE: "UsageError", INTERRUPTED: "Interrupted"}

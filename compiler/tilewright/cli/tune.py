@@ -22,7 +22,7 @@ from tilewright.cli.arguments import (
     parse_sizes,
 )
 from tilewright.cli.progress import progress_display
-from tilewright.cli.terminal import INTERRUPTED, command, fail, say, say_json, say_table
+from tilewright.cli.terminal import INTERRUPTED, command, fail, say, say_json, say_table, sizes_text
 
 if TYPE_CHECKING:
     from tilewright.autotune.tuner import Outcome
@@ -122,8 +122,7 @@ def _say_outcomes(outcomes: "list[Outcome]", path: Path, sizes: dict[str, int]) 
         right="launches,default us,best us,gain,trials,failed",
     )
     if sizes:
-        shown = ", ".join(f"{name}={size}" for name, size in sizes.items())
-        say(f"Measured at {shown}; --size chooses other sizes.")
+        say(f"Measured at {sizes_text(sizes)}; --size chooses other sizes.")
     for text in _changes(outcomes):
         say(text)
     better = sum(bool(o.schedule) for o in outcomes)

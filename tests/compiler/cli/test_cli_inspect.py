@@ -149,3 +149,50 @@ def test_operators_of_sub_graphs_and_functions_count(
     onnx.save(model, tmp_path / "nested.onnx")
     operators = ask("inspect", "nested.onnx")["operators"]
     assert operators == {"Add": 1, "If": 1, "own.Twice": 1, "Neg": 1, "Abs": 1}
+
+
+def test_weights_count_wherever_they_are(
+    ask: Callable[..., Any], call: Any, tmp_path: Path
+) -> None:
+    """In initialisers, Constant nodes of graph, branch and function, sparse, and in other files."""
+    tensor = helper.make_tensor("t", TensorProto.FLOAT, [2, 3], [0.0] * 6)
+    indices = helper.make_tensor("i", TensorProto.INT64, [1], [4])
+    sparse = helper.make_sparse_tensor(
+        helper.make_tensor("s", TensorProto.FLOAT, [1], [2.0]), indices, [2, 5]
+    )
+    far = onnx.TensorProto(name="far", data_type=TensorProto.FLOAT, dims=[7])
+    far.data_location = TensorProto.EXTERNAL
+    far.external_data.add(key="location", value="far.bin")
+    (tmp_path / "far.bin").write_bytes(bytes(28))
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, []) for n in ("x", "y", "b")]
+
+    def constant(name: str, **value: Any) -> onnx.NodeProto:
+        return helper.make_node("Constant", [], [name], **value)
+
+    branch = helper.make_graph([constant("b", value_float=1.0)], "branch", [], [infos[2]])
+    condition = helper.make_tensor("c", TensorProto.BOOL, [], [True])
+    nodes = [
+        constant("t", value=tensor),
+        constant("u", value_floats=[1.0] * 4),
+        constant("v", value_ints=[1] * 3),
+        constant("w", sparse_value=sparse),
+        helper.make_node("If", ["c"], ["h"], then_branch=branch, else_branch=branch),
+        helper.make_node("Plus", ["h"], ["y"], domain="own"),
+    ]
+    body = [constant("k", value_int=1), helper.make_node("Relu", ["p"], ["q"])]
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    function = helper.make_function("own", "Plus", ["p"], ["q"], body, opsets[:1])
+    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:2], [condition, far])
+    graph.sparse_initializer.append(sparse)
+    model = helper.make_model(graph, functions=[function], opset_imports=opsets, ir_version=10)
+    onnx.save(model, tmp_path / "w.onnx")
+    facts = ask("inspect", "w.onnx")
+    assert facts["tensors"] == {
+        "initializers": 1,
+        "sparse initializers": 1,
+        "Constant nodes": 7,
+        "in other files": 1,
+    }
+    assert facts["parameters"] == (1 + 10 + 7) + (6 + 4 + 3 + 10) + (1 + 1 + 1)
+    text = call("inspect", "w.onnx").stdout
+    assert "weights   44 elements, 10 tensors: 1 initializers, 1 sparse initializers, 7 Con" in text

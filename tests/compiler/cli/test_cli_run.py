@@ -14,7 +14,7 @@ import pytest
 
 import tilewright
 from tests.compiler.cli.conftest import DAMAGED_HEADER, HUGE_ARRAY, npy_header
-from tilewright.cli.random_inputs import random_inputs
+from tilewright.cli.random_inputs import random_inputs, random_sizes
 from tilewright.cli.run import file_names, values_text
 from tilewright.model import CompiledModel
 from tilewright.runtime import KernelTime
@@ -126,7 +126,7 @@ def test_random_inputs_of_every_kind() -> None:
     graph = onnx.helper.make_graph(nodes, "kinds", *infos)
     opsets = [onnx.helper.make_opsetid("", 18)]
     model = tilewright.compile(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10))
-    found = random_inputs(model, {}, {"n": 3}, 0)
+    found = random_inputs(model, {}, random_sizes(model, {}, {"n": 3}), 0)
     assert [array.shape for array in found.values()] == [(3, 50)] * len(kinds)
     for array in found.values():
         assert len(np.unique(array)) > 1
@@ -142,11 +142,12 @@ def test_random_inputs_that_cannot_be(
     symbols = [{"name": "n", "lo": 0, "hi": 100, "multiple": 1}]
     ports = [Port("x", "float32", ("n - 4", 2))]
     model: Any = SimpleNamespace(manifest={"symbols": symbols}, inputs=ports)
-    assert random_inputs(model, {}, {"n": 100}, 0)["x"].shape == (96, 2)
+    sizes = random_sizes(model, {}, {"n": 100})
+    assert random_inputs(model, {}, sizes, 0)["x"].shape == (96, 2)
     with pytest.raises(ArgumentError, match=r"'n' is 101, but may be at most 100\."):
-        random_inputs(model, {}, {"n": 101}, 0)
+        random_sizes(model, {}, {"n": 101})
     with pytest.raises(ArgumentError, match=r"'x' would have the shape \[-1, 2\]\. Give larger"):
-        random_inputs(model, {}, {"n": 3}, 0)
+        random_inputs(model, {}, random_sizes(model, {}, {"n": 3}), 0)
 
     def exhausted(*arguments: object) -> None:
         raise MemoryError
@@ -168,7 +169,23 @@ def test_values_have_the_digits_of_their_dtype(call: Any, pair_file: Path, tmp_p
 
 def test_empty_outputs_have_no_line_of_values(call: Any, pair_file: Path) -> None:
     lines = call("run", pair_file, "--random", "--size", "n=0").stdout.splitlines()
-    assert lines == ["total: float32[0, 4]", "part: float32[0, 4]"]
+    assert lines == ["random inputs of n=0", "total: float32[0, 4]", "part: float32[0, 4]"]
+
+
+def test_sizes_of_random_inputs_are_told(
+    call: Any, ask: Callable[..., Any], pair_file: Path, tmp_path: Path
+) -> None:
+    """A size that nobody chose is also warned of, with the option that chooses it."""
+    guessed = call("run", pair_file, "--random")
+    assert guessed.stdout.startswith("random inputs of n=1\n")
+    assert "No size is given for 'n': n=1 is taken" in guessed.stderr
+    assert "choose with --size n=N." in guessed.stderr
+    chosen = call("run", pair_file, "--random", "--size", "n=1")
+    assert chosen.stdout.startswith("random inputs of n=1\n") and "Warning" not in chosen.stderr
+    assert ask("run", pair_file, "--random", "--size", "n=6")["sizes"] == {"n": 6}
+    np.save(tmp_path / "a.npy", np.ones((3, 4), np.float32))
+    given = call("run", pair_file, "-i", "a=a.npy", "--random")
+    assert "Warning" not in given.stderr and given.stdout.startswith("random inputs of n=3\n")
 
 
 BAD = {
