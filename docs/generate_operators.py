@@ -34,8 +34,8 @@ as ONNX lets an operator have them. Strings, sequences and optional values are n
 Where an operand decides the shape of a result, or which nodes run, it must be a constant or follow
 from the shapes of the model's inputs: the shape of `Reshape` and `Expand`, the repeats of `Tile`,
 the bounds of `Slice` and `Range`, the pads of `Pad`, the sizes of `Resize`, the condition of
-`Compress` and of `If`. `MaxPool` is supported without its second output, and no operator in
-training mode.
+`Compress` and of `If`. `MaxPool` is supported where nothing reads its second output, and no
+operator in training mode.
 """
 FUNCTIONS = """## By the standard's own definition
 

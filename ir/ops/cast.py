@@ -80,7 +80,7 @@ class Cast(Elementwise):
     def compute(self, *x: Array) -> Array:
         value = x[0]
         if value.dtype.kind == "f" and self.dtype.is_integer:
-            return _truncated(value, self.dtype)
+            return truncated(value, self.dtype)
         if value.dtype.kind == "f" and self.saturate and self.dtype in _GREATEST:
             end = _GREATEST[self.dtype]
             return np.clip(value, -end, end).astype(np.float32)
@@ -107,7 +107,7 @@ class Cast(Elementwise):
         yield Sample(cls(I32), (tensor(F32, (_N, 3)),))
 
 
-def _truncated(value: Array, dtype: DType) -> Array:
+def truncated(value: Array, dtype: DType) -> Array:
     """Floats as integers: truncated, held within the range of ``dtype``, NaN as 0."""
     least, greatest = int(dtype.min), int(dtype.max)
     whole = np.trunc(np.where(np.isnan(value), 0, value))

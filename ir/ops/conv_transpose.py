@@ -50,7 +50,8 @@ class _Taps:
 class ConvTranspose(Op):
     """``x[N, C, ...]`` with ``w[C, O / groups, ...]`` and an optional ``bias[O]``.
 
-    ``pads`` (all begins, then all ends) crop the result, ``output_padding`` extends its ends.
+    ``pads`` (all begins, then all ends) crop the result, or where they are negative extend it, as
+    ``output_padding`` does at its ends.
     """
 
     name = "conv_transpose"
@@ -72,7 +73,7 @@ class ConvTranspose(Op):
         self.expect_operands(operands, 2, 3)
         x, w = operands[0], operands[1]
         expect_dtype(self, [t.dtype for t in operands], NUMERIC)
-        check_windows(self, x.rank - 2, self.strides, self.pads, self.dilations)
+        check_windows(self, x.rank - 2, self.strides, self.pads, self.dilations, -LIMIT)
         check_weight(self, x, w)
         self._check_output_padding(x.rank - 2)
         self.require(
@@ -141,7 +142,12 @@ class ConvTranspose(Op):
                 part = np.einsum("ngc...,gco->ngo...", grouped, kernel, dtype=x.dtype)
                 full[(slice(None), slice(None), slice(None), *view)] += part
             full = full.reshape(x.shape[0], self.groups * per_group, *spans)
-            crop = (slice(v.begin, n - v.end) for v, n in zip(windows, spans, strict=True))
+            grown = [(max(-v.begin, 0), max(-v.end, 0)) for v in windows]
+            full = np.pad(full, [(0, 0), (0, 0), *grown])
+            crop = (
+                slice(max(v.begin, 0), n - max(v.end, 0))
+                for v, n in zip(windows, full.shape[2:], strict=True)
+            )
             result = full[(slice(None), slice(None), *crop)]
             if len(operands) == 3:
                 result = result + widened(operands[2]).reshape(-1, *[1] * rank)
@@ -189,6 +195,8 @@ class ConvTranspose(Op):
         yield Sample(conv(2, 1, 1, 2), (x, tensor(F32, (4, 3, 4, 4))))
         yield Sample(conv(2, 1, 1, 4), (x, tensor(F32, (4, 1, 3, 3)), tensor(F32, (4,))))
         yield Sample(conv(2, 3, 1), (x, tensor(F32, (4, 1, 3, 3))))
+        yield Sample(cls((3, 2), (-2, 1, 1, -3), (1, 1)), (x, tensor(F32, (4, 2, 2, 3))))
+        yield Sample(cls((3, 2), (-5, -1, 2, -3), (2, 3)), (x, tensor(F32, (4, 2, 2, 3))))
         line = tensor(F32, (1, 2, 5)), tensor(F32, (2, 3, 4))
         yield Sample(cls((3,), (1, 2), (1,), 1, (2,)), line)
         free = tensor(F32, (_N, 3, _H, _H)), tensor(F32, (3, 2, 4, 4)), tensor(F32, (2,))
@@ -214,7 +222,8 @@ def _taps(position: int, window: Window, q: Var, extent: Expr) -> _Taps:
     tap = j * stride + mod(t, stride)
     within = compare("lt", tap, window.kernel)
     source = floordiv(t, stride) - j * window.dilation
-    shift = (count - 1) * window.dilation
+    # Zeros in front for the taps behind the first, and for what precedes the full result.
+    shift = (count - 1) * window.dilation + max(0, -(window.begin // stride))
     # The greatest t is that of the last position of the result.
     last = floordiv(q.extent - 1 + window.begin, stride)
     padded = maximum(extent, last + 1) + shift

@@ -65,9 +65,13 @@ def _far(d: Expr, a: float) -> Expr:
     return inner * d - const(4 * a, dtype)
 
 
+def kernel_radius(mode: str) -> int:
+    """The distance beyond which a kernel has no weight."""
+    return 1 if mode == "linear" else 2
+
+
 def taps_on_one_side(mode: str, ratio: Fraction) -> int:
     """How many elements on each side of a position have weight; ``ratio`` below 1 stretches the
     kernel.
     """
-    reach = 1 if mode == "linear" else 2
-    return math.ceil(reach / min(ratio, Fraction(1)))
+    return math.ceil(kernel_radius(mode) / min(ratio, Fraction(1)))

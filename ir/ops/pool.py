@@ -49,6 +49,7 @@ from tilewright.ir.types import TensorType, tensor
 from tilewright.ir.value_expr import cast
 
 _N = Symbol("N", 1, 64, 1, 2)
+_W = Symbol("W", 0, 64, 1, 2)
 _H = Symbol("H", 3, 64, 1, 9)
 
 
@@ -87,12 +88,12 @@ class _Pool(Op):
                 max(w.begin, w.end) < evaluate(w.reach, {}),
                 f"Pads {w.begin} and {w.end} must be smaller than the window of {w.reach}.",
             )
-        check_fit(self, windows, x.shape[2:])
+        check_fit(self, windows, x.shape[2:], 0)
         spatial = (w.count(d) for w, d in zip(windows, x.shape[2:], strict=True))
         return tensor(x.dtype, (*x.shape[:2], *spatial))
 
     def requirements(self, operands: Sequence[TensorType]) -> tuple[Requirement, ...]:
-        return fit_requirements(self.windows(), operands[0].shape[2:])
+        return fit_requirements(self.windows(), operands[0].shape[2:], 0)
 
     def gathered(self, x: Array, fill: float) -> Array:
         """All windows of ``x``, padded by ``fill``, along new trailing axes, one for each spatial
@@ -141,6 +142,10 @@ class _Pool(Op):
         free = tensor(F32, (_N, 2, _H, _H))
         yield ((3, 3), (2, 2), (1, 1, 1, 1), (1, 1), False), free
         yield ((2, 2), (2, 2), (0, 0, 0, 0), (1, 1), True), free
+        yield ((3, 2), (3, 2), (0, 0, 0, 0), (1, 1), True), tensor(F32, (1, 2, 1, 1))
+        small = tensor(F32, (_N, 2, _W, _W))
+        yield ((3, 2), (2, 3), (0, 1, 0, 0), (1, 2), True), small
+        yield ((2, 2), (2, 1), (0, 0, 0, 0), (1, 1), False), small
 
 
 @dataclass(frozen=True)

@@ -15,21 +15,37 @@ import numpy as np
 
 from tilewright.ir.bounds import known_equal, known_le
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, U8
+from tilewright.ir.dtypes import (
+    BF16,
+    BOOL,
+    F16,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    DType,
+    from_numpy,
+)
 from tilewright.ir.expr import (
     ONE,
     ZERO,
-    Const,
     Expr,
     Read,
     Scalar,
     Symbol,
+    Unary,
     Var,
     binary,
     const,
     index,
+    terms_of,
 )
 from tilewright.ir.op import Array, Op, Requirement, Sample
+from tilewright.ir.ops.cast import truncated
 from tilewright.ir.ops.domain import (
     NUMERIC_OR_BOOL,
     accumulator_dtype,
@@ -42,6 +58,7 @@ from tilewright.ir.ops.elementwise import widened
 from tilewright.ir.ops.interpolation import (
     cubic_weights,
     kernel_expression,
+    kernel_radius,
     kernel_weight,
     taps_on_one_side,
 )
@@ -117,11 +134,6 @@ class Resize(Op):
             )
         for bound in self.roi:
             self.require(abs(bound) <= 1024, f"'roi' holds {bound}, a fraction of a dim is needed.")
-        for axis in self.resized(x.shape):
-            self.require(
-                not self.antialias or self.ratio(axis, x.shape[axis]) is not None,
-                f"Antialiasing of {x} needs dims or scales that are numbers.",
-            )
         return (tensor(x.dtype, self.shape),)
 
     def requirements(self, operands: Sequence[TensorType]) -> tuple[Requirement, ...]:
@@ -149,25 +161,24 @@ class Resize(Op):
         ]
 
     def ratio(self, axis: int, dim: Expr) -> Fraction | None:
-        """Extent of the result by that of the operand; None if it is not a number."""
+        """Extent of the result by that of the operand; None if it is not a number, or 0."""
         scale = self.scale(axis)
-        if scale is not None:
-            return simplest_fraction(scale)
-        extent = self.shape[axis]
-        if isinstance(dim, Const) and isinstance(extent, Const) and dim is not ZERO:
-            return Fraction(int(str(extent)), int(str(dim)))
-        return None
+        return _proportion(self.shape[axis], dim) if scale is None else simplest_fraction(scale)
+
+    def steps(self, axis: int, dim: Expr) -> tuple[Expr, Expr]:
+        """p and q, where one step in the operand is p / q steps in the result."""
+        ratio = self.ratio(axis, dim)
+        if ratio is not None:
+            return index(ratio.numerator), index(ratio.denominator)
+        # An extent of 0 has no elements, and must not become a divisor.
+        return maximum(self.shape[axis], ONE), dim
 
     def position(self, axis: int, dim: Expr, i: Expr) -> tuple[Expr, Expr]:
         """Where element ``i`` of the result lies along an axis of extent ``dim``: numerator and
         denominator.
         """
         extent = self.shape[axis]
-        ratio = self.ratio(axis, dim)
-        # One step in the operand is p / q steps in the result.
-        p, q = (
-            (extent, dim) if ratio is None else (index(ratio.numerator), index(ratio.denominator))
-        )
+        p, q = self.steps(axis, dim)
         several = minimum(extent - 1, ONE)
         match self.coordinate:
             case "asymmetric":
@@ -221,8 +232,10 @@ class Resize(Op):
             else:
                 y = sum(p * w.reshape(column) for p, w in zip(parts, weights.T, strict=True))
         if self.coordinate == "tf_crop_and_resize":
-            y = np.where(outside, np.asarray(self.extrapolation, y.dtype), y)
-        return (np.trunc(y).astype(x.dtype) if x.dtype.kind in "iu" else y.astype(x.dtype),)
+            y = np.where(outside, self._beyond(from_numpy(x.dtype)), y)
+        if x.dtype.kind in "iu" and y.dtype.kind == "f":
+            y = truncated(np.rint(y), from_numpy(x.dtype))
+        return (y.astype(x.dtype),)
 
     def _taps(self, axis: int, dim: int, extent: int) -> tuple[Array, Array, Array]:
         """For each element of the result along one axis: the elements it is mixed from, their
@@ -274,7 +287,10 @@ class Resize(Op):
             stages += self._axis_stages(axis, source, target)
             source = target
         point = axes("o", result.shape)
-        value = self._extrapolated(point, x, cast(Read(source, point), result.dtype), resized)
+        mixed: Expr = Read(source, point)
+        if not result.dtype.is_float:
+            mixed = Unary("round", mixed, dtype)
+        value = self._extrapolated(point, x, cast(mixed, result.dtype), resized)
         return (*stages, map_stage("finish", point, result, value))
 
     def _nearest_stage(self, x: Buffer, result: Buffer, resized: Sequence[int]) -> Stage:
@@ -296,8 +312,14 @@ class Resize(Op):
             numerator, denominator = self.position(axis, x.shape[axis], point[axis])
             end = (x.shape[axis] - 1) * denominator
             inside += [compare("ge", numerator, ZERO), compare("le", numerator, end)]
-        outside = cast(const(self.extrapolation, F64), value.dtype)
+        outside = const(self._beyond(value.dtype), value.dtype)
         return select(logical_and(*inside), value, outside)
+
+    def _beyond(self, dtype: DType) -> float:
+        """The extrapolation value as an element: integers round and saturate."""
+        if dtype.is_float:
+            return self.extrapolation
+        return min(max(round(self.extrapolation), int(dtype.min)), int(dtype.max))
 
     def _axis_stages(self, axis: int, x: Buffer, result: Buffer) -> tuple[Stage, ...]:
         """Interpolation along one axis."""
@@ -335,13 +357,12 @@ class Resize(Op):
         """A weighted mean over as many elements as one of the result covers."""
         point = axes(f"a{axis}_", result.shape)
         dim, dtype = x.shape[axis], result.dtype
-        ratio = self.ratio(axis, dim)
-        assert ratio is not None
-        reach = taps_on_one_side(self.mode, ratio)
-        t = Var(f"t{axis}", index(2 * reach))
+        p, q = self.steps(axis, dim)
+        reach = ceildiv(maximum(p, q) * kernel_radius(self.mode), p)
+        t = Var(f"t{axis}", reach * 2)
         place = first + t - (reach - 1)
         distance = cast(t - (reach - 1), dtype) - fraction
-        shrunk = distance * const(min(float(ratio), 1.0), dtype)
+        shrunk = distance * binary("div", cast(minimum(p, q), dtype), cast(q, dtype))
         weight = kernel_expression(self.mode, shrunk, self.cubic_coeff)
         if self.exclude_outside:
             weight = select(_inside(place, dim), weight, const(0, dtype))
@@ -390,14 +411,28 @@ class Resize(Op):
         for mode in MODES:
             crop = cls(shape(1, 2, 3, 4), mode, "tf_crop_and_resize", roi=roi, extrapolation=10.0)
             yield Sample(crop, (x,))
-        for dtype in (F64, F16, BF16, U8, I32):
+        for dtype in (F64, F16, BF16, I32):
             yield Sample(cls(shape(3, 7), "linear"), (tensor(dtype, (2, 4)),))
+        yield Sample(cls(shape(3, 7), "linear"), (tensor(I64, (2, 4)),), "integers")
+        for dtype in (U8, I8, U16, I16):
+            for op in (
+                cls(shape(3, 8), "linear"),
+                cls(shape(3, 8), "cubic"),
+                cls(
+                    shape(2, 8), "cubic", "tf_crop_and_resize", roi=(0, -1, 1, 2), extrapolation=9.7
+                ),
+                cls(shape(1, 2), "linear", scales=(0.5, 0.5), antialias=True),
+            ):
+                yield Sample(op, (tensor(dtype, (2, 4)),), "special")
         yield Sample(cls(shape(4, 2), "nearest"), (tensor(BOOL, (2, 4)),), "bool")
         yield Sample(
             cls(shape(_N * 2, 3), "nearest", "asymmetric", "floor"), (tensor(F32, (_N, 3)),)
         )
         yield Sample(cls(shape(_N + 1, 3), "linear"), (tensor(F32, (_N, 3)),))
         yield Sample(cls(shape(6, 3), "linear", "align_corners"), (tensor(F32, (_N, 3)),))
+        for mode in ("linear", "cubic"):
+            yield Sample(cls(shape(2, 3), mode, antialias=True), (tensor(F32, (_N, 3)),))
+        yield Sample(cls(shape(_N * 2, 3), "linear"), (tensor(F32, (_N, 3)),))
 
 
 def simplest_fraction(value: float) -> Fraction:
@@ -408,6 +443,15 @@ def simplest_fraction(value: float) -> Fraction:
     if np.float32(float(simple)) == np.float32(value):
         return simple
     return Fraction(value).limit_denominator(1 << 20)
+
+
+def _proportion(extent: Expr, dim: Expr) -> Fraction | None:
+    """How many times ``dim`` an extent is, if that is one positive number for all symbols."""
+    shares, terms = dict(terms_of(extent)), dict(terms_of(dim))
+    if shares.keys() != terms.keys():
+        return None
+    found = {Fraction(share, terms[m]) for m, share in shares.items()}
+    return found.pop() if len(found) == 1 and min(found) > 0 else None
 
 
 def _inside(place: Expr, dim: Expr) -> Expr:

@@ -42,14 +42,20 @@ class Window:
         """How many elements a window spans."""
         return (self.kernel - 1) * self.dilation + 1
 
+    def space(self, extent: Expr) -> Expr:
+        """How many elements windows may span: the padded dim, and with ``ceil`` an overhang of less
+        than a stride.
+        """
+        return extent + (self.begin + self.end + (self.stride - 1 if self.ceil else 0))
+
     def count(self, extent: Expr) -> Expr:
         """How many windows fit over a dim: the extent of the result; below 1 if none does."""
-        free = extent + (self.begin + self.end) - self.reach
+        moves = floordiv(self.space(extent) - self.reach, self.stride)
         if not self.ceil:
-            return floordiv(free, self.stride) + 1
+            return moves + 1
         # No window starts in the padding at the end.
         starts = ceildiv(extent + self.begin, self.stride)
-        return minimum(ceildiv(free, self.stride) + 1, starts)
+        return minimum(moves + 1, starts)
 
     def padded(self, extent: Expr) -> Expr:
         """The extent of the padded dim, the overhang of a last window included."""
@@ -69,6 +75,7 @@ def check_windows(
     strides: Sequence[int],
     pads: Sequence[int],
     dilations: Sequence[int],
+    least_pad: int = 0,
 ) -> None:
     """Check the attributes of a sliding window over ``rank`` spatial dims: their lengths and their
     ranges.
@@ -81,7 +88,7 @@ def check_windows(
         )
     for name, given, least in (
         ("strides", strides, 1),
-        ("pads", pads, 0),
+        ("pads", pads, least_pad),
         ("dilations", dilations, 1),
     ):
         for value in given:
@@ -91,25 +98,30 @@ def check_windows(
             )
 
 
-def check_fit(op: Op, windows: Sequence[Window], spatial: Sequence[Expr]) -> None:
-    """Check that each dim, with its padding, is known to hold a window or may hold one."""
+def check_fit(op: Op, windows: Sequence[Window], spatial: Sequence[Expr], fewest: int = 1) -> None:
+    """Check that each dim, with its padding, may hold as many windows as there must be."""
     for position, (window, extent) in enumerate(zip(windows, spatial, strict=True)):
-        padded = extent + (window.begin + window.end)
         op.require(
-            upper(padded - window.reach) >= 0,
+            upper(window.count(extent)) >= fewest,
             f"A window of {window.reach} elements does not fit spatial dim {position} of {extent} "
             f"with pads {window.begin} and {window.end}.",
         )
 
 
-def fit_requirements(windows: Sequence[Window], spatial: Sequence[Expr]) -> tuple[Requirement, ...]:
-    """That each dim, with its padding, holds a window, where that is not known."""
+def fit_requirements(
+    windows: Sequence[Window], spatial: Sequence[Expr], fewest: int = 1
+) -> tuple[Requirement, ...]:
+    """That each dim, with its padding, holds as many windows as there must be, where that is not
+    known.
+    """
     found: list[Requirement] = []
     for window, extent in zip(windows, spatial, strict=True):
-        padded = extent + (window.begin + window.end)
-        if not known_le(window.reach, padded):
+        # A dim that is short of a window by less than a stride holds none.
+        least = window.reach - (0 if fewest else window.stride)
+        if not known_le(least, window.space(extent)):
             message = "A window of {0} elements does not fit a dim of {1}, its pads included."
-            condition = compare("ge", padded, window.reach)
+            padded = extent + (window.begin + window.end)
+            condition = compare("ge", window.space(extent), least)
             found.append((condition, message, (window.reach, padded)))
     return tuple(found)
 

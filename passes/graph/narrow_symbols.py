@@ -7,15 +7,15 @@ model fails however it is run. So the symbol may be taken to be at most 512, whi
 into ``seq`` and every later dim with it; the host program then refuses longer inputs, naming the
 limit. Likewise a symbol that a requirement equates with a number is that number.
 
-At the other end, a symbol may be 0 where that does no harm: a batch of no images, a cache that
-holds nothing yet. It is taken to be at least 1 where a dim becomes simpler by that (the last row,
-``x[-1:]``, has the dim ``min(1, n)``, else 1), or makes sense at all (``n - 1``, ``m // n``).
+At the other end, a symbol may be 0: a batch of no images, a cache that holds nothing yet, of which
+the last row, ``x[-1:]``, has the dim ``min(1, n)``. It is taken to be at least 1 only where a dim
+makes no sense else (``n - 1``, ``m // n``).
 
 Before ``symbol seq in [1, 4096]`` and ``add(x: f32[seq,8], y: f32[min(512, seq),8])``, after
 ``symbol seq in [1, 512]`` and ``add(x: f32[seq,8], y: f32[seq,8])``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
@@ -72,10 +72,10 @@ def _facts(module: Module) -> dict[Expr, Expr]:
                 numbers.setdefault(*equal)
             for symbol, most in _capped(condition):
                 bounds[symbol] = min(most, bounds.get(symbol, symbol.hi))
-    dims = _dims(module)
+    dims, divisors = _dims(module), _divisors(module)
     found: dict[Expr, Expr] = {}
     for symbol in module.symbols.values():
-        least = max(symbol.lo, int(_is_better_positive(symbol, dims)))
+        least = max(symbol.lo, int(_must_be_positive(symbol, dims, divisors)))
         most = bounds.get(symbol, symbol.hi)
         if symbol in numbers:
             found[symbol] = index(numbers[symbol])
@@ -85,15 +85,19 @@ def _facts(module: Module) -> dict[Expr, Expr]:
 
 
 def _dims(module: Module) -> list[Expr]:
-    """The distinct expressions among the dims and attributes of all values and nodes."""
-    found: dict[Expr, None] = {}
-    for graph in graphs_of(module):
-        for value in graph.inputs:
-            found.update(dict.fromkeys(value.type.shape))
-        for node in graph.nodes:
-            found.update(dict.fromkeys(d for v in node.results for d in v.type.shape))
-            found.update(dict.fromkeys(_expressions(list(node.op.attributes().values()))))
+    """The distinct expressions among the dims of all values."""
+    values = [v for graph in graphs_of(module) for v in graph.inputs]
+    values += [v for graph in graphs_of(module) for node in graph.nodes for v in node.results]
+    found = dict.fromkeys(d for v in values for d in v.type.shape)
     return [e for e in found if not isinstance(e, Const | Symbol)]
+
+
+def _divisors(module: Module) -> set[Expr]:
+    """The variables of what dims and attributes divide by."""
+    nodes = [node for graph in graphs_of(module) for node in graph.nodes]
+    found = dict.fromkeys(_dims(module))
+    found.update((e, None) for n in nodes for e in _expressions(list(n.op.attributes().values())))
+    return {v for e in found for d in _divisors_in(e) for v in free_variables(d)}
 
 
 def _expressions(attribute: Any) -> Iterator[Expr]:
@@ -104,27 +108,21 @@ def _expressions(attribute: Any) -> Iterator[Expr]:
             yield from _expressions(part)
 
 
-def _is_better_positive(symbol: Symbol, dims: Sequence[Expr]) -> bool:
-    """True for a symbol that may be 0 if a dim divides by it, is simpler without that value, or is
-    a size only without it.
+def _divisors_in(e: Expr) -> Iterator[Expr]:
+    return (x.b for x in walk(e) if isinstance(x, IndexOp) and x.op in ("floordiv", "mod"))
+
+
+def _must_be_positive(symbol: Symbol, dims: Sequence[Expr], divisors: Set[Expr]) -> bool:
+    """True for a symbol that may be 0 if something is divided by it, or if without that value a dim
+    is known to be a size.
     """
     if symbol.lo > 0 or symbol.hi < 1:
         return False
-    positive = _within(symbol, 1, symbol.hi)
-    for dim in dims:
-        if symbol in free_variables(dim):
-            without = substitute(dim, {symbol: positive})
-            if (
-                str(without) != str(dim)
-                or (is_nonnegative(without) and not is_nonnegative(dim))
-                or any(symbol in free_variables(d) for d in _divisors(dim))
-            ):
-                return True
-    return False
-
-
-def _divisors(e: Expr) -> Iterator[Expr]:
-    return (x.b for x in walk(e) if isinstance(x, IndexOp) and x.op in ("floordiv", "mod"))
+    if symbol in divisors:
+        return True
+    positive: dict[Expr, Expr] = {symbol: _within(symbol, 1, symbol.hi)}
+    unsure = [d for d in dims if symbol in free_variables(d) and not is_nonnegative(d)]
+    return any(is_nonnegative(substitute(d, positive)) for d in unsure)
 
 
 def _solved(condition: Expr) -> tuple[Symbol, int] | None:

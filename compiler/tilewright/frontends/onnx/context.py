@@ -3,7 +3,7 @@
 and to refuse.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -39,7 +39,7 @@ class UnsupportedNodeError(FrontendError):
 
 class NodeContext:
     """One node during its import. ``attributes`` is typed access, ``version`` that of the node's
-    operator set.
+    operator set; ``used`` are the names that other nodes or the graph's outputs read.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class NodeContext:
         operands: Sequence[Operand | None],
         version: int,
         origin: str,
+        used: Set[str],
     ) -> None:
         self.importer = importer
         self.scope = scope
@@ -57,6 +58,7 @@ class NodeContext:
         self.operands = list(operands)
         self.version = version
         self.origin = origin
+        self._used = used
         self.attributes = Attributes(node.attribute, scope.bindings, self.where)
 
     # --- refusing ---
@@ -190,13 +192,15 @@ class NodeContext:
         self.require(len(set(found)) == len(found), f"Axes {list(axes)} name one axis twice.")
         return tuple(found)
 
+    def gives(self, position: int) -> bool:
+        """True if the result is named and something reads it."""
+        names = self.node.output
+        return position < len(names) and bool(names[position]) and names[position] in self._used
+
     @property
     def outputs(self) -> int:
-        """How many results the node names, unused ones at the end left out."""
-        names = list(self.node.output)
-        while names and not names[-1]:
-            names.pop()
-        return len(names)
+        """How many results the node gives, unused ones at the end left out."""
+        return max((p + 1 for p in range(len(self.node.output)) if self.gives(p)), default=0)
 
     # --- emitting ---
 

@@ -69,15 +69,9 @@ def inline(
         else:
             scope.define(name, operand)
     nodes = [_without(node, missing) for node in function.node] if missing else function.node
-    wanted = [name for name, used in zip(function.output, _used(context, function)) if used]
+    wanted = [name for position, name in enumerate(function.output) if context.gives(position)]
     results = dict(zip(wanted, context.importer.walk(nodes, wanted, scope)))
     return [results.get(name) for name in function.output]
-
-
-def _used(context: NodeContext, function: onnx.FunctionProto) -> list[bool]:
-    """Which outputs of the function the call names."""
-    names = context.node.output
-    return [i < len(names) and bool(names[i]) for i in range(len(function.output))]
 
 
 def _opsets(function: onnx.FunctionProto) -> dict[str, int]:

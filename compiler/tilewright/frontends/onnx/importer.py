@@ -7,7 +7,7 @@ be imported (a node, an initialiser, an input without a shape) blocks its result
 them is skipped, and at the end one message tells what was wrong (:mod:`.refusals`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 
 import numpy as np
@@ -68,13 +68,15 @@ class Importer:
         """Import the main graph; ``shapes_given`` replaces dims of inputs."""
         graph = self.loaded.proto.graph
         scope = Scope(self.loaded.opsets)
+        # A value that is listed twice is one output: results have names.
+        listed = list({o.name: o for o in graph.output}.values())
         results: list[Operand] = []
         try:
             if self.functions:
                 self._check_nodes(expanded_size(graph, self.functions))
             self._define_initializers(graph, scope, self.loaded.weights)
             self._define_inputs(graph, scope, shapes_given)
-            results = self.walk(graph.node, [o.name for o in graph.output], scope)
+            results = self.walk(graph.node, [o.name for o in listed], scope)
         except ShapesError:
             raise
         except FrontendError as error:
@@ -84,16 +86,14 @@ class Importer:
         self.builder.origin = "outputs"
         module = self.module
         outputs = [self.materialise(r) for r in results]
-        for info, value in zip(graph.output, outputs, strict=True):
+        for info, value in zip(listed, outputs, strict=True):
             _check_port_name("Output", info.name)
             declared.check_dtype(info, value.type)
             # With shapes given for the inputs, those declared mean nothing.
             if not shapes_given:
                 declared.warn_of_shape(info, value.type)
         module.graph.set_outputs(outputs)
-        module.output_names = [o.name for o in graph.output]
-        if len(set(module.output_names)) != len(module.output_names):
-            raise FrontendError("Two graph outputs have one name. Export the model again.")
+        module.output_names = [o.name for o in listed]
         _refuse_strings(module)
         module.files = self.loaded.external.files
         module.symbols = dict(self.symbols.table)
@@ -193,13 +193,13 @@ class Importer:
         self.limits.check("The nesting of sub-graphs and functions", scope.nesting, "nesting")
         known = scope.find if scope.parent is not None else scope.names.get
         own = scope.names
-        order = ordered(
+        order, used = ordered(
             nodes, wanted, lambda name: name in own or known(name) is not None, self.limits
         )
         self._walked += len(order)
         self._check_nodes(self._walked)
         for position, node in enumerate(order):
-            self._import_node(node, position, scope)
+            self._import_node(node, position, scope, used)
         return [self._named(name, scope) for name in wanted]
 
     def _check_nodes(self, count: int) -> None:
@@ -220,12 +220,14 @@ class Importer:
             )
         return operand
 
-    def _import_node(self, node: onnx.NodeProto, position: int, scope: Scope) -> None:
+    def _import_node(
+        self, node: onnx.NodeProto, position: int, scope: Scope, used: Set[str]
+    ) -> None:
         origin = node_origin(node, position, scope.prefix)
         operands = [self._named(name, scope) if name else None for name in node.input]
         domain = domain_of(node)
         version = scope.opsets.get(domain, 1 if domain else NEWEST_OPSET)
-        context = NodeContext(self, scope, node, operands, version, origin)
+        context = NodeContext(self, scope, node, operands, version, origin, used)
         self.builder.origin, self._where = origin, context.where
         if any(o is not None and o.blocked for o in operands):
             if not self.refusals.is_known(node, version):
@@ -319,7 +321,7 @@ class Importer:
     def _define_results(self, context: NodeContext, results: Sequence[Operand | None]) -> None:
         names = context.node.output
         for position, name in enumerate(names):
-            if not name:
+            if not context.gives(position):
                 continue
             result = results[position] if position < len(results) else None
             if result is None:

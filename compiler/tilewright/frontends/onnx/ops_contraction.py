@@ -14,11 +14,13 @@ from tilewright.frontends.onnx.windows import (
     spatial_kernel,
     with_pads,
 )
-from tilewright.ir.expr import Const, Expr, index
+from tilewright.ir import simplify
+from tilewright.ir.expr import ZERO, Const, Expr, index, mul
 from tilewright.ir.graph import Value
 from tilewright.ir.ops.binary import Add, Mul
 from tilewright.ir.ops.conv import Conv
 from tilewright.ir.ops.conv_transpose import ConvTranspose
+from tilewright.ir.ops.domain import accumulator_dtype
 from tilewright.ir.ops.einsum import Einsum
 from tilewright.ir.ops.matmul import Matmul
 
@@ -99,21 +101,51 @@ def _conv_transpose(ctx: NodeContext) -> Value:
         len(extra) == rank and all(0 <= e <= LARGEST for e in extra),
         f"Its output_padding {list(extra)} must be {rank} numbers from 0 to {LARGEST}.",
     )
-    wanted = _transposed_shape(ctx, x, windows.strides, windows.mode)
-    pads = windows.pads
-    if wanted is not None:
-        pads, extra = _cut_to(ctx, x.type.shape[2:], wanted, windows, extra)
-    assert pads is not None
     groups = _groups(ctx)
-    op = ConvTranspose(windows.strides, pads, windows.dilations, groups, extra)
-    return ctx.emit(op, x, weight, *([ctx.value(2)] if ctx.has(2) else []))
+    bias = [ctx.value(2)] if ctx.has(2) else []
+    pads = _transposed_pads(ctx, x.type.shape[2:], windows, extra)
+    if all(isinstance(p, Const) for p in pads):
+        known = tuple(int(str(p)) for p in pads)
+        op = ConvTranspose(windows.strides, known, windows.dilations, groups, extra)
+        return ctx.emit(op, x, weight, *bias)
+    wide = accumulator_dtype(x.type.dtype) if bias else x.type.dtype
+    x, weight = compose.cast(ctx, x, wide), compose.cast(ctx, weight, wide)
+    op = ConvTranspose(windows.strides, (0,) * (2 * rank), windows.dilations, groups, extra)
+    cut = [mul(p, index(-1)) for p in pads]
+    begins, ends = [ZERO, ZERO, *cut[:rank]], [ZERO, ZERO, *cut[rank:]]
+    result = compose.pad(ctx, ctx.emit(op, x, weight), begins, ends, 0)
+    for each in bias:
+        column = compose.reshape(ctx, each, (*each.type.shape, *(1,) * rank))
+        result = ctx.emit(Add(), result, compose.cast(ctx, column, wide))
+    return compose.cast(ctx, result, ctx.operand(0).dtype)
+
+
+def _transposed_pads(
+    ctx: NodeContext, extents: Sequence[Expr], windows: WindowAttributes, extra: Sequence[int]
+) -> list[Expr]:
+    """What is cut off the full result, all begins, then all ends; where it is to be larger than
+    that, negative: zeros are put there.
+    """
+    wanted = _transposed_shape(ctx, extents, windows)
+    if wanted is None:
+        assert windows.pads is not None
+        return [index(p) for p in windows.pads]
+    begins: list[Expr] = []
+    ends: list[Expr] = []
+    for axis, (extent, dim) in enumerate(zip(extents, wanted)):
+        full = (extent - 1) * windows.strides[axis] + (windows.reach(axis) + extra[axis])
+        total = full - dim
+        half = simplify.floordiv(total, 2)
+        begins.append(half if windows.mode == "SAME_UPPER" else total - half)
+        ends.append(total - half if windows.mode == "SAME_UPPER" else half)
+    return begins + ends
 
 
 def _transposed_shape(
-    ctx: NodeContext, x: Value, strides: Sequence[int], mode: str
+    ctx: NodeContext, extents: Sequence[Expr], windows: WindowAttributes
 ) -> list[Expr] | None:
     """The spatial dims of the result that the node asks for; None if its pads decide."""
-    rank = len(strides)
+    rank = windows.rank
     given = ctx.attributes.integers("output_shape")
     if given:
         ctx.require(
@@ -121,33 +153,9 @@ def _transposed_shape(
             f"Its output_shape {given} must be {rank} numbers from 1 to {LARGEST}.",
         )
         return [index(d) for d in given[-rank:]]
-    if not mode.startswith("SAME"):
+    if not windows.mode.startswith("SAME"):
         return None
-    return [d * s for d, s in zip(x.type.shape[2:], strides)]
-
-
-def _cut_to(
-    ctx: NodeContext,
-    extents: Sequence[Expr],
-    wanted: Sequence[Expr],
-    windows: WindowAttributes,
-    extra: Sequence[int],
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Pads that cut the full result to the wanted one, and the output padding that fills it up."""
-    begins: list[int] = []
-    ends: list[int] = []
-    filled: list[int] = []
-    for axis, (extent, dim) in enumerate(zip(extents, wanted)):
-        full = (extent - 1) * windows.strides[axis] + (windows.reach(axis) + extra[axis])
-        surplus = full - dim
-        if not isinstance(surplus, Const):
-            ctx.needs_sizes("padding for this output_shape", surplus)
-        total = max(int(surplus.literal), 0)
-        small, large = total // 2, total - total // 2
-        begins.append(small if windows.mode == "SAME_UPPER" else large)
-        ends.append(large if windows.mode == "SAME_UPPER" else small)
-        filled.append(extra[axis] + max(-int(surplus.literal), 0))
-    return tuple(begins + ends), tuple(filled)
+    return [d * s for d, s in zip(extents, windows.strides)]
 
 
 @handler("Einsum", since=12)

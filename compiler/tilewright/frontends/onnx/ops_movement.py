@@ -216,7 +216,9 @@ def _from_end(position: Element, extent: Expr, beginning: Expr) -> Expr:
     if bounds.is_nonnegative(where):
         return where
     if bounds.upper(where) < 0:
-        return where + extent
+        # What is counted from the end, and not below the beginning: the last n - min(n, k) rows.
+        back = simplify.minimum(mul(where, index(-1)), sub(extent, beginning))
+        return sub(extent, back)
     is_negative = simplify.minimum(simplify.maximum(mul(where, index(-1)), 0), 1)
     return where + mul(extent, is_negative)
 

@@ -16,11 +16,12 @@ from tilewright.ir.ops.arg_reduce import Argmax
 from tilewright.ir.ops.binary import Add, Div, Mul, Pow, Sub
 from tilewright.ir.ops.channel_norm import BatchNorm, GroupNorm, InstanceNorm
 from tilewright.ir.ops.comparison import Equal
+from tilewright.ir.ops.domain import accumulator_dtype
 from tilewright.ir.ops.layer_norm import LayerNorm, RmsNorm
 from tilewright.ir.ops.pool import AvgPool
 from tilewright.ir.ops.reduce import ReduceMean
 from tilewright.ir.ops.softmax import LogSoftmax, Softmax
-from tilewright.ir.ops.unary import Rsqrt
+from tilewright.ir.ops.unary import Rsqrt, Sqrt
 
 
 @handler("BatchNormalization")
@@ -94,6 +95,19 @@ def _group_norm_by_group(ctx: NodeContext) -> Value:
 def _group_norm(ctx: NodeContext) -> Value:
     op = GroupNorm(_groups(ctx), ctx.attributes.number("epsilon", 1e-5))
     return ctx.emit(op, ctx.value(0), ctx.value(1), ctx.value(2))
+
+
+@handler("MeanVarianceNormalization", since=9)
+def _mean_variance_norm(ctx: NodeContext) -> Value:
+    """``(x - mean) / (deviation + 1e-9)``, the standard's function, rounded to x's type once."""
+    x = ctx.value(0)
+    wide = compose.cast(ctx, x, accumulator_dtype(x.type.dtype))
+    given = ctx.attributes.integers("axes")
+    axes = ctx.axes((0, 2, 3) if given is None else given, x.type.rank)
+    centred = ctx.emit(Sub(), wide, ctx.emit(ReduceMean(axes, True), wide))
+    variance = ctx.emit(ReduceMean(axes, True), ctx.emit(Mul(), centred, centred))
+    deviation = ctx.emit(Add(), ctx.emit(Sqrt(), variance), compose.like(ctx, 1e-9, wide))
+    return compose.cast(ctx, ctx.emit(Div(), centred, deviation), x.type.dtype)
 
 
 def _groups(ctx: NodeContext) -> int:

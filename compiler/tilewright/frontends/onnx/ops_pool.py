@@ -28,8 +28,9 @@ def _max_pool(ctx: NodeContext) -> Value:
     x = ctx.value(0)
     lowest: Any = x.type.dtype.min
     x, pads = with_pads(ctx, x, windows, lowest)
-    ceil = bool(ctx.attributes.integer("ceil_mode", 0))
-    return ctx.emit(MaxPool(windows.kernel, windows.strides, pads, windows.dilations, ceil), x)
+    return ctx.emit(
+        MaxPool(windows.kernel, windows.strides, pads, windows.dilations, windows.ceil), x
+    )
 
 
 @handler("AveragePool")
@@ -40,9 +41,10 @@ def _average_pool(ctx: NodeContext) -> Value:
 def average(ctx: NodeContext, x: Value, include_pad: bool) -> Value:
     """The mean over windows; padding that had to be made by a node of its own is counted apart."""
     windows = _windows(ctx)
-    ceil = bool(ctx.attributes.integer("ceil_mode", 0))
     padded, pads = with_pads(ctx, x, windows, 0)
-    op = AvgPool(windows.kernel, windows.strides, pads, windows.dilations, ceil, include_pad)
+    op = AvgPool(
+        windows.kernel, windows.strides, pads, windows.dilations, windows.ceil, include_pad
+    )
     result = ctx.emit(op, padded)
     if padded is x or include_pad:
         return result
@@ -59,8 +61,7 @@ def _lp_pool(ctx: NodeContext) -> Value:
     ctx.require(p > 0, f"Its p is {p}, below 1.")
     windows = _windows(ctx)
     powered, pads = with_pads(ctx, _power(ctx, x, p), windows, 0)
-    ceil = bool(ctx.attributes.integer("ceil_mode", 0))
-    op = SumPool(windows.kernel, windows.strides, pads, windows.dilations, ceil)
+    op = SumPool(windows.kernel, windows.strides, pads, windows.dilations, windows.ceil)
     return _root(ctx, ctx.emit(op, powered), p)
 
 

@@ -56,8 +56,9 @@ def ordered(
     wanted: Sequence[str],
     is_known: Callable[[str], bool],
     limits: Limits,
-) -> list[onnx.NodeProto]:
-    """The nodes that ``wanted`` names depend on, in an order in which producers come first; stable.
+) -> tuple[list[onnx.NodeProto], set[str]]:
+    """The nodes that ``wanted`` names depend on, in an order in which producers come first; stable;
+    and the names that these nodes and ``wanted`` use.
 
     ``is_known`` tells which names come from outside: inputs, initialisers, the scope around.
     """
@@ -75,7 +76,8 @@ def ordered(
             producer[name] = position
     needs = [_needs(node, limits) for node in nodes]
     live = _live(nodes, needs, wanted, producer, is_known)
-    return _sorted(nodes, needs, live, producer)
+    used = {name for position in live for name in needs[position]} | set(wanted)
+    return _sorted(nodes, needs, live, producer), used
 
 
 def _needs(node: onnx.NodeProto, limits: Limits) -> list[str]:

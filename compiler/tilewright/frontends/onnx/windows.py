@@ -24,7 +24,7 @@ LARGEST = (1 << 31) - 1
 @dataclass(frozen=True)
 class WindowAttributes:
     """``pads`` are all begins, then all ends; None stands for SAME padding, which depends on the
-    input.
+    input. ``ceil`` lets the last window of a pool hang over.
     """
 
     kernel: tuple[int, ...]
@@ -32,6 +32,7 @@ class WindowAttributes:
     dilations: tuple[int, ...]
     pads: tuple[int, ...] | None
     mode: str
+    ceil: bool
 
     @property
     def rank(self) -> int:
@@ -61,7 +62,9 @@ def read_windows(ctx: NodeContext, kernel: Sequence[int]) -> WindowAttributes:
         )
     elif mode != "VALID":
         pads = None
-    return WindowAttributes(tuple(kernel), strides, dilations, pads, mode)
+    # The formulas for automatic pads round alike in both modes.
+    ceil = bool(ctx.attributes.integer("ceil_mode", 0)) and mode == "NOTSET"
+    return WindowAttributes(tuple(kernel), strides, dilations, pads, mode, ceil)
 
 
 def _list(ctx: NodeContext, name: str, rank: int, least: int) -> tuple[int, ...]:
