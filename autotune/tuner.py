@@ -34,6 +34,7 @@ from tilewright.codegen.processes import Answer
 from tilewright.ir.errors import CodegenError
 from tilewright.ir.loop import Kernel
 from tilewright.ir.target import Target, available_cores
+from tilewright.passes.schedule.findings import log_refusals
 
 Progress = Callable[[str, int, int], None]
 
@@ -135,7 +136,9 @@ class Tuner:
             runs = []
             for number, task in enumerate(tasks):
                 self._progress("default schedules", number, len(tasks))
-                runs.append(self._begin(measurer, task, baselines[task.kernel.name]))
+                baseline = baselines[task.kernel.name]
+                log_refusals(task.kernel.name, task.origin, baseline.refused)
+                runs.append(self._begin(measurer, task, baseline))
             self._spend(measurer, runs, trials)
         return self.outcomes
 

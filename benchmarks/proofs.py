@@ -19,8 +19,9 @@ from rich.table import Table
 
 from benchmarks.archives import ZooError
 from benchmarks.zoo import load_table, model_path
-from tilewright.driver import CompileOptions, KernelRow, build
+from tilewright.driver import CompileOptions, build
 from tilewright.ir.target import parse_target
+from tilewright.kernel_report import KernelRow
 
 FILE_WIDTH = 120
 """Columns of the table where it does not go to a terminal."""

@@ -10,6 +10,7 @@ import os
 import resource
 import sys
 import traceback
+from dataclasses import asdict
 from typing import IO, Any
 
 from tilewright.codegen.backends import backend_of
@@ -23,6 +24,7 @@ from tilewright.passes.loop.workspace import workspace_bytes
 from tilewright.passes.lower.work import work_estimate
 from tilewright.passes.schedule.schedule import schedule_text
 from tilewright.passes.schedule.select import replay_schedule, schedule_kernel
+from tilewright.passes.schedule.slow_stages import slow_stages
 
 
 def compile_kernel(
@@ -42,6 +44,7 @@ def compile_kernel(
     body = scheduled.kernel.body
     tasks = body.var.extent if isinstance(body, For) and body.kind == "parallel" else ONE
     code = backend_of(target).compile(scheduled.kernel, target)
+    slow = slow_stages(kernel, scheduled.kernel, target, scheduled.refused)
     facts = {
         "template": scheduled.template,
         "schedule": schedule_text(scheduled.schedule),
@@ -50,6 +53,8 @@ def compile_kernel(
         "workspace": str(workspace_bytes(scheduled.kernel)),
         "work": str(work_estimate(kernel)),
         "text": str(scheduled.kernel),
+        "refused": [asdict(refusal) for refusal in scheduled.refused],
+        "slow": [asdict(stage) for stage in slow],
     }
     return facts, code
 

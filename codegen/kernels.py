@@ -25,6 +25,7 @@ from tilewright.ir.expr import Expr
 from tilewright.ir.expr_parser import parse_expr
 from tilewright.ir.loop import Kernel
 from tilewright.ir.target import Target, available_cores
+from tilewright.passes.schedule.findings import Refusal, SlowStage
 
 Progress = Callable[[str, int, int], None]
 TIMEOUT = 300.0
@@ -40,7 +41,9 @@ class CompiledKernel:
     """A kernel's object, and its ``tasks``, ``workspace`` bytes and ``work`` over the kernel's
     symbols.
 
-    ``text`` is the scheduled kernel; ``cached`` tells that it came from the disk.
+    ``text`` is the scheduled kernel; ``refused`` are the schedules that were tried before it, and
+    ``slow`` the reductions that do not run on full vectors; ``cached`` tells that it came from the
+    disk.
     """
 
     name: str
@@ -52,6 +55,8 @@ class CompiledKernel:
     schedule: str
     text: str
     proof_ms: float
+    refused: tuple[Refusal, ...]
+    slow: tuple[SlowStage, ...]
     cached: bool
 
 
@@ -161,7 +166,8 @@ def _result(kernel: Kernel, answer: Answer, cached: bool) -> CompiledKernel:
     )
     return CompiledKernel(
         kernel.name, code, tasks, workspace, work, facts["template"], facts["schedule"],
-        facts["text"], facts["proof_ms"], cached,
+        facts["text"], facts["proof_ms"], tuple(Refusal(**r) for r in facts["refused"]),
+        tuple(SlowStage(**s) for s in facts["slow"]), cached,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from tilewright.ir.bounds import lower
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import INDEX
 from tilewright.ir.errors import CodegenError
-from tilewright.ir.expr import Expr, Symbol, Var, free_variables
+from tilewright.ir.expr import Expr, Symbol
 from tilewright.ir.loop import (
     Alloc,
     Barrier,
@@ -33,6 +33,7 @@ from tilewright.ir.loop import (
     walk,
 )
 from tilewright.ir.target import Target
+from tilewright.passes.loop.lockstep import runs_in_lockstep
 from tilewright.passes.loop.workspace import plan_workspace
 
 MAX_UNROLLED = 1 << 14
@@ -117,7 +118,7 @@ class StatementEmitter:
                 self._unrolled(loop, self._constant_extent(loop, number))
             case "vectorized":
                 lanes = self._constant_extent(loop, number)
-                if env.lane is not None or not _runs_in_lockstep(loop):
+                if env.lane is not None or not runs_in_lockstep(loop):
                     self._unrolled(loop, lanes)
                 else:
                     with env.scope(self.builder.block), env.bound_lanes(var, lanes):
@@ -308,17 +309,3 @@ class KernelEmitter(StatementEmitter):
         align = target.vector_bits // 8
         element = memory_element(buffer.dtype, target)
         return Place(self.builder.allocate(element, size * max(1, env.lanes), align), 0, align)
-
-
-def _runs_in_lockstep(loop: For) -> bool:
-    """True if the lanes of a vectorised loop can execute its body together."""
-    for s in walk(loop.body):
-        if isinstance(s, While) or (isinstance(s, For) and s.kind == "vectorized"):
-            return False
-        if isinstance(s, For) and _depends(s.var, loop.var):
-            return False
-    return True
-
-
-def _depends(inner: Var, outer: Var) -> bool:
-    return outer in free_variables(inner.extent)

@@ -42,6 +42,14 @@ from tilewright.ir.ops.group import Group
 from tilewright.ir.rewrite import substitute
 from tilewright.ir.target import Target
 from tilewright.ir.verify_graph import verify_module
+from tilewright.kernel_report import (
+    KernelRow,
+    KernelWarning,
+    kernel_rows,
+    kernel_warnings,
+    log_warnings,
+    warning_notes,
+)
 from tilewright.options import CompileOptions as CompileOptions
 from tilewright.passes.host import LaunchSpec, build_host
 from tilewright.passes.lower.kernel import Lowered, lower_group
@@ -64,31 +72,18 @@ _logger = logging.getLogger("tilewright")
 HOST_SYMBOL = "tw_host"
 
 
-@dataclass(frozen=True)
-class KernelRow:
-    """One form of kernel: how often it is launched, the schedule it got, and what the proof cost in
-    milliseconds.
-    """
-
-    name: str
-    launches: int
-    template: str
-    schedule: str
-    proof_ms: float
-    origin: str
-    cached: bool
-
-
 @dataclass
 class Report:
     """Where the time of a compilation went, and what came out.
 
-    ``files`` are those that the model refers to, relative to its folder.
+    ``warnings`` are of kernels that are slow; ``files`` are those that the model refers to,
+    relative to its folder.
     """
 
     phases: list[tuple[str, float]] = field(default_factory=list)
     passes: list[PassTime] = field(default_factory=list)
     kernels: list[KernelRow] = field(default_factory=list)
+    warnings: list[KernelWarning] = field(default_factory=list)
     files: tuple[str, ...] = ()
 
     @contextmanager
@@ -188,7 +183,8 @@ def build_module(
     with report.phase("link"):
         image = link_image([host_code, *(k.code for k in kernels.values())], HOST_SYMBOL)
     constants = [pack(module.constants[ref], layout) for ref, layout in host.constants]
-    manifest = _manifest(module, target, options, emitted, image.symbols[HOST_SYMBOL])
+    notes = warning_notes(report.warnings)
+    manifest = _manifest(module, target, options, emitted, image.symbols[HOST_SYMBOL], notes)
     return Build(manifest, constants, image.code, report)
 
 
@@ -240,26 +236,9 @@ def _note_kernels(
     origins: dict[str, list[str]] = {}
     for low in lowered:
         origins.setdefault(low.kernel.name, []).append(low.origin)
-    report.kernels += [
-        KernelRow(
-            name, len(origins[name]), k.template, k.schedule, k.proof_ms, origins[name][0], k.cached
-        )
-        for name, k in kernels.items()
-    ]
-    _logger.info(
-        "Kernels: %d launches, %d forms, %d of them from the cache.",
-        len(lowered),
-        len(kernels),
-        sum(k.cached for k in kernels.values()),
-    )
-    for row in report.kernels:
-        _logger.debug(
-            "Kernel '%s' of '%s' is scheduled by '%s': %s",
-            row.name,
-            row.origin,
-            row.template,
-            row.schedule or "as it is",
-        )
+    report.kernels += kernel_rows(origins, kernels)
+    report.warnings += kernel_warnings(origins, kernels)
+    log_warnings(report.warnings)
 
 
 def _placed(error: CodegenError, lowered: Sequence[Lowered]) -> CodegenError:
@@ -274,7 +253,12 @@ def _placed(error: CodegenError, lowered: Sequence[Lowered]) -> CodegenError:
 
 
 def _manifest(
-    module: Module, target: Target, options: CompileOptions, emitted: EmittedHost, entry: int
+    module: Module,
+    target: Target,
+    options: CompileOptions,
+    emitted: EmittedHost,
+    entry: int,
+    notes: dict[str, Any],
 ) -> Manifest:
     def port(name: str, v: Value) -> PortInfo:
         dims = tuple(int(d.literal) if isinstance(d, Const) else str(d) for d in v.type.shape)
@@ -294,4 +278,5 @@ def _manifest(
         tuple(emitted.messages),
         tuple(KernelInfo(name, origin) for name, origin in emitted.calls),
         options.numerics,
+        notes=notes,
     )

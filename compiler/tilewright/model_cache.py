@@ -83,25 +83,26 @@ class Request:
         """
         return _read_names(self._path(self.key, "files"))
 
-    def fetch(self, output: Path) -> bool:
-        """Copy the artifact to ``output``; False if there is none. OSError if the output cannot be
-        written.
+    def fetch(self, output: Path) -> dict[str, Any] | None:
+        """Copy the artifact to ``output``; its manifest, or None if there is none. OSError if the
+        output cannot be written.
         """
         try:
             entry = self._entry(self.files())
             stream = open(entry, "rb")  # noqa: SIM115 (what fails below is another error)
         except OSError:
-            return False
+            return None
         with stream:
             if not _is_whole(stream):
                 _logger.warning("Cached artifact '%s' is damaged; it is compiled again.", entry)
                 entry.unlink(missing_ok=True)
-                return False
+                return None
+            manifest = _manifest(stream)
             with replacing(output, durable=False) as target:
                 _send(stream, target)
         with contextlib.suppress(OSError):
             os.utime(entry)
-        return True
+        return manifest
 
     def keep(self, artifact: Path, files: Sequence[str] = ()) -> None:
         """Keep a copy of the artifact that was made since the request; ``files`` are those that the
@@ -183,6 +184,15 @@ def _is_whole(stream: IO[bytes]) -> bool:
             zlib.crc32(view[s.offset : s.offset + s.bytes]) == s.crc
             for s in (header.manifest, header.constants, header.code)
         )
+
+
+def _manifest(stream: IO[bytes]) -> dict[str, Any]:
+    """What an artifact that is whole says about itself."""
+    stream.seek(0)
+    section = parse_header(stream.read(HEADER_BYTES)).manifest
+    stream.seek(section.offset)
+    manifest: dict[str, Any] = json.loads(stream.read(section.bytes))
+    return manifest
 
 
 def _target_identity(text: str) -> str:

@@ -6,7 +6,6 @@ A stored schedule is only text that somebody kept: it is parsed, applied and pro
 and one that fails is as good as none.
 """
 
-import logging
 from dataclasses import dataclass
 
 from tilewright.ir.errors import ScheduleError
@@ -14,10 +13,9 @@ from tilewright.ir.expr import Const
 from tilewright.ir.loop import For, Kernel, Stmt, children
 from tilewright.ir.target import Target
 from tilewright.passes.schedule.defaults import default_candidates
+from tilewright.passes.schedule.findings import Refusal
 from tilewright.passes.schedule.legality import Proof, prove
 from tilewright.passes.schedule.schedule import Schedule, apply, parse_schedule
-
-_logger = logging.getLogger("tilewright")
 
 STORED = "tuned"
 """What stands for the template of a stored schedule."""
@@ -30,12 +28,15 @@ bounded size.
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A scheduled kernel, the schedule and the template that made it, and the proof."""
+    """A scheduled kernel, the schedule and the template that made it, the proof, and the schedules
+    that were tried before and refused.
+    """
 
     kernel: Kernel
     schedule: Schedule
     template: str
     proof: Proof
+    refused: tuple[Refusal, ...] = ()
 
 
 def replay_schedule(kernel: Kernel, text: str) -> Scheduled:
@@ -71,20 +72,21 @@ def schedule_kernel(kernel: Kernel, target: Target, stored: str | None = None) -
 
     ScheduleError if not even the plain one is.
     """
+    refused: list[Refusal] = []
     if stored is not None:
         try:
             return replay_schedule(kernel, stored)
         except ScheduleError as error:
-            _logger.debug("Kernel '%s', stored schedule '%s': %s", kernel.name, stored, error)
-    refused: ScheduleError | None = None
-    for candidate in default_candidates(kernel, target):
+            refused.append(Refusal(STORED, str(error)))
+    last: ScheduleError | None = None
+    for candidate in default_candidates(kernel, target, refused=refused):
         try:
             proof = prove(candidate.kernel)
         except ScheduleError as error:
-            _logger.debug("Kernel '%s', template '%s': %s", kernel.name, candidate.template, error)
-            refused = error
+            refused.append(Refusal(candidate.template, str(error)))
+            last = error
             continue
-        return Scheduled(candidate.kernel, candidate.schedule, candidate.template, proof)
-    raise ScheduleError(
-        f"No schedule of kernel '{kernel.name}' is proven legal: {refused}"
-    ) from refused
+        return Scheduled(
+            candidate.kernel, candidate.schedule, candidate.template, proof, tuple(refused)
+        )
+    raise ScheduleError(f"No schedule of kernel '{kernel.name}' is proven legal: {last}") from last

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.cli.terminal import fail, wrong_usage
+from tilewright.cli.terminal import fail, start_debugging, wrong_usage
 
 if TYPE_CHECKING:
     from tilewright.runtime.arrays import Array
@@ -22,6 +22,16 @@ class Numerics(StrEnum):
     default = "default"
 
 
+DEBUG_HELP = "Show all of the log, with the schedules that were refused, and a trace with errors."
+
+
+def _debug(given: bool) -> bool:
+    if given:
+        start_debugging()
+    return given
+
+
+DebugOption = Annotated[bool, typer.Option("--debug", callback=_debug, help=DEBUG_HELP)]
 ShapeOption = Annotated[
     list[str] | None,
     typer.Option(

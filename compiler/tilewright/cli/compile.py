@@ -4,6 +4,7 @@
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ import typer
 
 from tilewright.cli.arguments import (
     CacheDirOption,
+    DebugOption,
     JsonOption,
     NoCacheOption,
     Numerics,
@@ -23,6 +25,7 @@ from tilewright.cli.arguments import (
     parse_shapes,
 )
 from tilewright.cli.progress import progress_display
+from tilewright.cli.slow_kernels import say_slow_kernels
 from tilewright.cli.terminal import (
     command,
     counted,
@@ -31,6 +34,7 @@ from tilewright.cli.terminal import (
     say,
     say_json,
     say_table,
+    settings,
     size_text,
 )
 
@@ -92,6 +96,7 @@ def compile_model(
         bool, typer.Option("--quiet", "-q", help="Show neither progress nor the summary.")
     ] = False,
     json: JsonOption = False,
+    debug: DebugOption = False,
 ) -> None:
     """Compile a model to an artifact (.tw).
 
@@ -106,7 +111,7 @@ def compile_model(
     check_writable(path, model, records)
     check_no_input(records, model)
     start = time.perf_counter()
-    plain = not (no_cache or dump_ir or time_passes or verify or json)
+    plain = not (no_cache or dump_ir or time_passes or verify or json or settings.debug)
     facts = {
         "numerics": numerics.value,
         "disable": ",".join(sorted(disable or ())),
@@ -166,18 +171,22 @@ def _request(
 
 
 def _fetch(request: "Request", model: Path, output: Path) -> bool:
-    """Write the artifact if it is kept; the command ends if it cannot be written."""
+    """Write the artifact if it is kept, and tell its warnings again; the command ends if it cannot
+    be written.
+    """
+    from tilewright.kernel_report import log_warnings, noted_warnings
+
     check_no_input(output, *(model.parent / name for name in request.files()))
     try:
-        found = request.fetch(output)
+        manifest = request.fetch(output)
     except OSError as error:
         fail(f"File '{output}' cannot be written: {error.strerror}.")
-    _logger.info(
-        "The artifact is in the cache: nothing is compiled."
-        if found
-        else "The artifact is not in the cache of whole models."
-    )
-    return found
+    if manifest is None:
+        _logger.info("The artifact is not in the cache of whole models.")
+        return False
+    _logger.info("The artifact is in the cache: nothing is compiled.")
+    log_warnings(noted_warnings(manifest))
+    return True
 
 
 def _say_summary(path: Path, seconds: float) -> None:
@@ -229,6 +238,7 @@ def _say_times(report: "Report") -> None:
         ],
         right="launches,proof ms",
     )
+    say_slow_kernels(report.warnings)
 
 
 def _as_json(built: "Build", path: Path, seconds: float) -> dict[str, Any]:
@@ -263,7 +273,9 @@ def _as_json(built: "Build", path: Path, seconds: float) -> dict[str, Any]:
                 "proof_ms": k.proof_ms,
                 "cached": k.cached,
                 "origin": k.origin,
+                "refused": [asdict(refusal) for refusal in k.refused],
             }
             for k in report.kernels
         ],
+        "warnings": [asdict(warning) for warning in report.warnings],
     }

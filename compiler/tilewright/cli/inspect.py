@@ -2,12 +2,14 @@
 """``tilewright inspect``: what an artifact or a model file holds."""
 
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tilewright.cli.arguments import JsonOption, ShapeOption, parse_shapes
+from tilewright.cli.slow_kernels import say_slow_kernels
 from tilewright.cli.terminal import (
     command,
     counted,
@@ -70,6 +72,7 @@ def artifact_facts(path: Path) -> dict[str, Any]:
     """What an artifact says about itself; also for one that this machine cannot run."""
     from tilewright import runtime
     from tilewright.errors import TargetMismatchError
+    from tilewright.kernel_report import noted_warnings
     from tilewright.runtime.artifact import HEADER_BYTES, parse_header, read_manifest
 
     manifest = read_manifest(path)
@@ -104,11 +107,14 @@ def artifact_facts(path: Path) -> dict[str, Any]:
             {"name": name, "launches": count, "origin": first[name]}
             for name, count in launches.items()
         ],
+        "warnings": [asdict(warning) for warning in noted_warnings(manifest)],
         "notes": manifest["notes"],
     }
 
 
 def _say_artifact(facts: dict[str, Any]) -> None:
+    from tilewright.kernel_report import KernelWarning
+
     target = facts["target"]
     sizes = {name: size_text(count) for name, count in facts["bytes"].items()}
     say(f"artifact  {facts['file']}, {sizes['file']}, by {facts['tool']}")
@@ -128,6 +134,7 @@ def _say_artifact(facts: dict[str, Any]) -> None:
     say("")
     rows = [(row["name"], str(row["launches"]), row["origin"]) for row in facts["kernels"]]
     say_table(("kernel", "launches", "origin of the first"), rows, right="launches")
+    say_slow_kernels([KernelWarning(**row) for row in facts["warnings"]])
 
 
 def _say_ports(facts: dict[str, Any]) -> None:

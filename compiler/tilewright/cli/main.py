@@ -14,7 +14,14 @@ from typer.completion import completion_init, show_callback  # type: ignore[attr
 from tilewright.cli import compile as compile_command
 from tilewright.cli import demo, inspect, opt, records, tune
 from tilewright.cli import run as run_command
-from tilewright.cli.terminal import Terminated, command, settings, start_logging
+from tilewright.cli.arguments import DEBUG_HELP
+from tilewright.cli.terminal import (
+    Terminated,
+    command,
+    settings,
+    start_debugging,
+    start_logging,
+)
 from tilewright.cli.usage import Commands, PlainCommand
 from tilewright.version import VERSION, llvm_version, package_version
 
@@ -97,11 +104,13 @@ def before(
     log: Annotated[
         LogLevel, typer.Option("--log", envvar="TILEWRIGHT_LOG", help="What to log.")
     ] = LogLevel.warning,
-    debug: Annotated[bool, typer.Option("--debug", help="Show a trace with errors.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help=DEBUG_HELP)] = False,
 ) -> None:
     """Tilewright compiles deep-learning models to fast native code, and runs them."""
-    settings.debug = debug
+    settings.debug = False
     start_logging(log.value)
+    if debug:
+        start_debugging()
 
 
 app.command("compile", cls=PlainCommand, epilog=compile_command.EXAMPLES)(

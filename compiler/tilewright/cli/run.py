@@ -13,6 +13,7 @@ import typer
 
 from tilewright.cli.arguments import (
     CacheDirOption,
+    DebugOption,
     JsonOption,
     NoCacheOption,
     Numerics,
@@ -111,6 +112,7 @@ def run_model(
     cache_dir: CacheDirOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
+    debug: DebugOption = False,
 ) -> None:
     """Run a model, or time it.
 

@@ -167,6 +167,12 @@ def start_logging(level: str) -> None:
     logger.setLevel(level.upper())
 
 
+def start_debugging() -> None:
+    """Shows the whole log, and a trace with errors."""
+    settings.debug = True
+    start_logging("debug")
+
+
 def command(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Ends a command with the right exit status and one sentence, whatever it raises."""
 

@@ -8,6 +8,7 @@ import typer
 
 from tilewright.cli.arguments import (
     CacheDirOption,
+    DebugOption,
     JsonOption,
     NoCacheOption,
     Numerics,
@@ -68,6 +69,7 @@ def tune_model(
     cache_dir: CacheDirOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
+    debug: DebugOption = False,
 ) -> None:
     """Find faster schedules for a model.
 

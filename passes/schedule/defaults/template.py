@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base class of schedule templates, and the facts of stages that their decisions rest on."""
 
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,9 +13,8 @@ from tilewright.ir.rewrite import substitute
 from tilewright.ir.stage import Stage
 from tilewright.ir.target import Target
 from tilewright.passes.schedule.defaults.plan import Decision, Plan
+from tilewright.passes.schedule.findings import Refusal
 from tilewright.passes.schedule.schedule import Schedule
-
-_logger = logging.getLogger("tilewright")
 
 TASKS_PER_CORE = 4
 """Tasks that a parallel loop should have for each core, so that cores finish together."""
@@ -71,11 +69,15 @@ class Template:
 
 
 def default_candidates(
-    kernel: Kernel, target: Target, choices: Mapping[str, int] | None = None
+    kernel: Kernel,
+    target: Target,
+    choices: Mapping[str, int] | None = None,
+    refused: list[Refusal] | None = None,
 ) -> Iterator[Candidate]:
     """Schedules for a kernel, best first; the last is the plain nest. None of them is proven yet.
 
-    ``choices`` overrides decisions of the templates by name, as the autotuner does.
+    ``choices`` overrides decisions of the templates by name, as the autotuner does. To ``refused``
+    are added, as the candidates are asked for, the templates whose recipe does not fit.
     """
     templates = [t for t in Template.registry if t.kind == target.kind]
     if any(v.extent is ZERO for s in kernel.stages for v in (*s.axes, *s.reduce_axes)):
@@ -89,9 +91,8 @@ def default_candidates(
         except ScheduleError as error:
             # The recipe stops at a step that this kernel does not allow: the next, simpler template
             # is asked.
-            _logger.debug(
-                "Template '%s' does not fit kernel '%s': %s", template.__name__, kernel.name, error
-            )
+            if refused is not None:
+                refused.append(Refusal(template.__name__.lower(), str(error)))
 
 
 def stride_along(b: Buffer, indices: tuple[Expr, ...], v: Var) -> Expr:
