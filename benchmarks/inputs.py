@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.archives import ZooError
-from benchmarks.zoo import InputSpec, Model
+from benchmarks.zoo import Dim, InputSpec, Model
 
 Array = NDArray[Any]
 Options = Mapping[str, Any]
@@ -176,6 +176,15 @@ def _expanded(spec: InputSpec) -> Iterator[str]:
     choices = [range(v) if isinstance(v, int) else v for v in spec.each.values()]
     for combination in itertools.product(*choices):
         yield spec.name.format(**dict(zip(spec.each, combination)))
+
+
+def input_shapes(model: Model, size: Mapping[str, int]) -> dict[str, tuple[Dim, ...]]:
+    """The shapes of all inputs of `model`; symbols that `size` does not give stay symbols."""
+    return {
+        name: tuple(size.get(d, d) if isinstance(d, str) else d for d in spec.shape)
+        for spec in model.inputs
+        for name in _expanded(spec)
+    }
 
 
 def make_inputs(model: Model, size: Mapping[str, int], seed: int = 0) -> dict[str, Array]:

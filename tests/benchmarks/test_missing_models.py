@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import compile_time, proofs
+from benchmarks import compile_time, proofs, slow_kernels
 
 
 @pytest.mark.parametrize(
-    ("run", "arguments"), [(compile_time.main, ["gpt2"]), (proofs.main, ["--model", "gpt2"])]
+    ("run", "arguments"),
+    [
+        (compile_time.main, ["gpt2"]),
+        (proofs.main, ["--model", "gpt2"]),
+        (slow_kernels.main, ["--model", "gpt2"]),
+    ],
 )
 def test_a_missing_model_is_a_sentence(
     run: Callable[[list[str]], int],

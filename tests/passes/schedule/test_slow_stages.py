@@ -68,7 +68,10 @@ def slow(kernel: Kernel, schedule: str, target: object = V3) -> tuple[SlowStage,
     ("kernel", "schedule"),
     [
         (product(16, 16, 16), "split(j, 8); reorder(j_o, r, j_i); vectorize(j_i)"),
-        (product(16, 17, 16), "partition(j, 8, s); split(j, 8); vectorize(j_i)"),  # 16 of 17 columns
+        (
+            product(16, 17, 16),
+            "partition(j, 8, s); split(j, 8); vectorize(j_i)",
+        ),  # 16 of 17 columns
         (ROWS, "split_reduction(s, j, 8); reorder(i_p8, j, j_l8); vectorize(j_l8)"),
         (ARG, "split(i, 4); vectorize(i_i)"),  # four of its elements of eight bytes are a vector
         (HALF, "split(i, 8); vectorize(i_i)"),  # the accumulators are floats
@@ -123,9 +126,7 @@ kernel @columns(x: f32[4096,n]) -> (y: f32[n]) {
 """)
     main = "partition(i, 8, s); split(i, 8); vectorize(i_i)"
     assert slow(kernel, main) == ()
-    assert slow(kernel, main.replace("; vectorize(i_i)", "")) == (
-        SlowStage("s", 4096, NO_VECTORS),
-    )
+    assert slow(kernel, main.replace("; vectorize(i_i)", "")) == (SlowStage("s", 4096, NO_VECTORS),)
 
 
 def test_refused_schedules_are_kept_and_are_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
