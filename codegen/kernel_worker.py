@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from tilewright.codegen.backends import backend_of
 from tilewright.codegen.llvm.worker import read_message, write_message
-from tilewright.ir.errors import TilewrightError
+from tilewright.ir.errors import CodegenError, ScheduleError, TilewrightError
 from tilewright.ir.expr import ONE
 from tilewright.ir.loop import For, Kernel
 from tilewright.ir.loop_parser import parse_kernel
@@ -70,12 +70,22 @@ def serve(source: IO[bytes], sink: IO[bytes]) -> None:
                 kernel, target, header.get("schedule"), header.get("exact", False)
             )
         except (TilewrightError, RuntimeError) as error:
-            write_message(sink, {"error": str(error)}, b"")
+            write_message(sink, {"error": str(error), "reason": _reason(error)}, b"")
         except Exception as error:
             told = "".join(traceback.format_exception(error))
-            write_message(sink, {"error": f"An internal error, please report it.\n{told}"}, b"")
+            reason = f"There is an internal fault of the compiler, {type(error).__name__}."
+            write_message(sink, {"error": f"{reason}\n{told}", "reason": reason}, b"")
         else:
             write_message(sink, facts, code)
+
+
+def _reason(error: Exception) -> str:
+    """What a user is told: nothing of loops or of schedules, which are ours."""
+    if isinstance(error, CodegenError) and error.reason:
+        return error.reason
+    if isinstance(error, ScheduleError):
+        return "No schedule of its loops is proven right."
+    return "No code could be generated for its loops."
 
 
 def main() -> None:

@@ -70,11 +70,18 @@ class Worker:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_DYING_SECONDS)  # for the status that it ends with by itself
             self.close()
-            reason = f"took longer than {timeout:g} s" if expired.is_set() else self._last_words()
-            raise CodegenError(f"{self._task} '{what}' failed: the worker {reason}.", what)
+            late = expired.is_set()
+            fate = f"took longer than {timeout:g} s" if late else self._last_words()
+            reason = (
+                f"{self._task} took longer than {timeout:g} s."
+                if late
+                else ("The process that generates code crashed.")
+            )
+            told = f"{self._task} '{what}' failed: the worker {fate}."
+            raise CodegenError(told, what, reason)
         if "error" in answer[0]:
-            reason = answer[0]["error"].strip()
-            raise CodegenError(f"{self._task} '{what}' failed: {reason}", what)
+            told = f"{self._task} '{what}' failed: {answer[0]['error'].strip()}"
+            raise CodegenError(told, what, answer[0].get("reason", ""))
         return answer
 
     @property

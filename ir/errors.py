@@ -6,7 +6,7 @@ values that matter, followed by a hint on the way out where there is one:
 ``Axis 3 is out of range for 'x' of rank 2.``
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tilewright.base_error import TilewrightError as TilewrightError
 
@@ -62,18 +62,27 @@ class PipelineError(PassError):
     """What is asked for is no pass, no option of the pass, no value of the option, or no policy."""
 
 
+class SymbolicDimError(PassError):
+    """A kernel would need numbers where it has the symbolic ``dims``, by their names."""
+
+    def __init__(self, message: str, dims: Sequence[str]) -> None:
+        super().__init__(message)
+        self.dims = tuple(dims)
+
+
 class ScheduleError(TilewrightError):
     """A schedule step does not apply, or the scheduled kernel is not proven legal."""
 
 
 class CodegenError(TilewrightError):
     """Loop IR cannot be turned into code for the target. ``subject`` is the kernel or program at
-    fault, where one is.
+    fault, where one is; ``reason`` is what a user of the compiler is told, a sentence without IR.
     """
 
-    def __init__(self, message: str, subject: str = "") -> None:
+    def __init__(self, message: str, subject: str = "", reason: str = "") -> None:
         super().__init__(message)
         self.subject = subject
+        self.reason = reason
 
 
 class TargetError(TilewrightError):

@@ -29,10 +29,15 @@ def ssa_element(dtype: DType) -> str:
         return "i1"
     if dtype.is_integer:
         return f"i{dtype.bits}"
-    raise CodegenError(
+    raise _uncomputable(
         f"Values of type '{dtype}' cannot be computed by generated code. "
         "Split complex numbers into their parts."
     )
+
+
+def _uncomputable(reason: str) -> CodegenError:
+    """The error for values that no instruction computes, which a model may ask for."""
+    return CodegenError(reason, reason=reason)
 
 
 def rounded(b: Builder, x: Value, dtype: DType) -> Value:
@@ -89,13 +94,13 @@ def binary(b: Builder, op: str, x: Value, y: Value, dtype: DType) -> Value:
         return b.op(instruction, x, count)
     if op in ("div", "mod", "fmod"):
         return _integer_division(b, op, x, y, dtype)
-    raise CodegenError(f"Operation '{op}' has no code for type '{dtype}'.")
+    raise _uncomputable(f"Operation '{op}' has no code for type '{dtype}'.")
 
 
 def _bool_binary(b: Builder, op: str, x: Value, y: Value) -> Value:
     instruction = {"add": "or", "max": "or", "mul": "and", "min": "and", "ne": "xor"}.get(op, op)
     if instruction not in _BITWISE:
-        raise CodegenError(f"Operation '{op}' has no code for type 'bool'.")
+        raise _uncomputable(f"Operation '{op}' has no code for type 'bool'.")
     return b.op(instruction, x, y)
 
 
@@ -119,7 +124,7 @@ def _float_binary(b: Builder, op: str, x: Value, y: Value, dtype: DType) -> Valu
             b.compare("oeq", remainder, zero), b.intrinsic("copysign", zero, y), moved
         )
         return rounded(b, signed, dtype)
-    raise CodegenError(f"Operation '{op}' has no code for type '{dtype}'.")
+    raise _uncomputable(f"Operation '{op}' has no code for type '{dtype}'.")
 
 
 def float_extreme(b: Builder, op: str, x: Value, y: Value) -> Value:
@@ -178,7 +183,7 @@ def unary(b: Builder, op: str, x: Value, source: DType) -> Value:
     if op in ("ceil", "floor", "round", "trunc"):
         return x
     if source.is_bool:
-        raise CodegenError(f"Operation '{op}' has no code for type 'bool'.")
+        raise _uncomputable(f"Operation '{op}' has no code for type 'bool'.")
     zero = b.like(0, x)
     if op == "neg":
         return b.op("sub", zero, x)
@@ -192,7 +197,7 @@ def unary(b: Builder, op: str, x: Value, source: DType) -> Value:
         if not source.is_signed:
             return positive
         return b.op("sub", positive, b.convert("zext", b.compare("slt", x, zero), x.element))
-    raise CodegenError(f"Operation '{op}' has no code for type '{source}'.")
+    raise _uncomputable(f"Operation '{op}' has no code for type '{source}'.")
 
 
 def _float_unary(b: Builder, op: str, x: Value) -> Value:
@@ -211,7 +216,7 @@ def _float_unary(b: Builder, op: str, x: Value) -> Value:
         case "sign":
             positive = b.select(b.compare("ogt", x, zero), b.like(1.0, x), b.add(x, zero))
             return b.select(b.compare("olt", x, zero), b.like(-1.0, x), positive)
-    raise CodegenError(f"Operation '{op}' has no code for floating-point values.")
+    raise _uncomputable(f"Operation '{op}' has no code for floating-point values.")
 
 
 def compare(b: Builder, op: str, x: Value, y: Value, dtype: DType) -> Value:

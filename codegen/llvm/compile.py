@@ -120,6 +120,7 @@ def _command() -> tuple[str, ...]:
     """How a worker is started: isolated, with the folder of llvmlite as its argument."""
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or spec.origin is None:
-        raise CodegenError("Package 'llvmlite' is not installed. Install it to compile for a CPU.")
+        missing = "Package 'llvmlite' is not installed. Install it to compile for a CPU."
+        raise CodegenError(missing, reason=missing)
     script = str(Path(__file__).with_name("worker.py"))
     return sys.executable, "-I", script, str(Path(spec.origin).parent.parent)

@@ -47,7 +47,8 @@ def emit_kernel(kernel: Kernel, target: Target) -> str:
     try:
         return KernelEmitter(kernel, target).emit()
     except CodegenError as error:
-        raise CodegenError(f"Kernel '{kernel.name}': {error}") from error
+        told = f"Kernel '{kernel.name}': {error}"
+        raise CodegenError(told, reason=error.reason) from error
 
 
 class StatementEmitter:

@@ -32,9 +32,10 @@ from tilewright.codegen.link import link_image
 from tilewright.codegen.llvm.compile import compile_many
 from tilewright.codegen.llvm.host import EmittedHost, emit_host
 from tilewright.dumps import clear_dump, dump_host, dump_kernels
+from tilewright.failures import placed_errors
 from tilewright.files import replacing
 from tilewright.frontends import import_model
-from tilewright.ir.errors import CodegenError, PassError
+from tilewright.ir.errors import PassError
 from tilewright.ir.expr import UNBOUNDED, Const, Expr, Symbol
 from tilewright.ir.graph import Constant, Module, Node, Value
 from tilewright.ir.layout_data import pack
@@ -168,11 +169,9 @@ def build_module(
         stored = stored_schedules(forms, target, VERSION, options.records) if options.tuned else {}
         if options.dump_ir is not None:
             dump_kernels(options.dump_ir, lowered)  # to be there for a kernel that fails
-        try:
+        with placed_errors(module, lowered):
             kernels = compile_kernels(forms, target, cache, progress, stored)
-        except CodegenError as error:
-            raise _placed(error, lowered) from error
-    with report.phase("host program"):
+    with report.phase("host program"), placed_errors(module, lowered):
         host = build_host(module, [_launch(low, kernels[low.kernel.name]) for low in lowered])
         emitted = emit_host(host.program, target, HOST_SYMBOL)
         (host_code,) = compile_many([emitted.text], target, external=list(kernels), cache=cache)
@@ -199,7 +198,9 @@ def lower_groups(module: Module) -> list[Lowered]:
                 f"Node '{node.op.name}' of '{node.origin}' is in no group, so it has no kernel. "
                 "Leave the pass 'fuse' on."
             )
-    return [lower_group(n, module.constants) for n in module.graph.nodes if isinstance(n.op, Group)]
+    groups = [n for n in module.graph.nodes if isinstance(n.op, Group)]
+    with placed_errors(module):
+        return [lower_group(n, module.constants) for n in groups]
 
 
 def compile_cache(options: CompileOptions) -> CompileCache | None:
@@ -239,17 +240,6 @@ def _note_kernels(
     report.kernels += kernel_rows(origins, kernels)
     report.warnings += kernel_warnings(origins, kernels)
     log_warnings(report.warnings)
-
-
-def _placed(error: CodegenError, lowered: Sequence[Lowered]) -> CodegenError:
-    """The error with the node of the kernel at fault, and what a user can do about it."""
-    for low in lowered:
-        if low.kernel.name == error.subject:
-            hint = f"{error} The kernel stands for '{low.origin}'."
-            if low.kernel.symbols:
-                hint += " Its dims are symbolic; sizes for them (--shape) may help."
-            return CodegenError(f"{hint} --dump-ir shows its loops.", error.subject)
-    return error
 
 
 def _manifest(

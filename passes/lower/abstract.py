@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from tilewright.ir.bounds import bounds, multiple_of
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import INDEX
-from tilewright.ir.errors import PassError
+from tilewright.ir.errors import SymbolicDimError
 from tilewright.ir.expr import (
     UNBOUNDED,
     ZERO,
@@ -80,9 +80,10 @@ class _Abstraction:
 
     def _symbol(self, e: Expr) -> Expr:
         if _varies(e):
-            raise PassError(
-                f"The index '{e}' multiplies or divides a loop variable by a symbolic dim. "
-                "Give that dim a size with --shape ('shapes=' in Python)."
+            dims = sorted({x.name for x in walk(e) if isinstance(x, Symbol)})
+            raise SymbolicDimError(
+                f"An index multiplies or divides a loop variable by {', '.join(map(repr, dims))}.",
+                dims,
             )
         if e not in self.symbols:
             lo, hi = bounds(e)

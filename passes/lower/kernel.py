@@ -5,7 +5,7 @@ import hashlib
 from dataclasses import dataclass
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.errors import PassError
+from tilewright.ir.errors import SymbolicDimError
 from tilewright.ir.expr import Expr, Symbol
 from tilewright.ir.graph import ConstantStore, Node, Value
 from tilewright.ir.loop import Alloc, Kernel, Stmt, seq
@@ -35,13 +35,15 @@ class Lowered:
 def lower_group(node: Node, constants: ConstantStore) -> Lowered:
     """The kernel of a group node, unscheduled; equal forms give identical kernels.
 
-    PassError, naming the node, if an index of its stages is not affine.
+    SymbolicDimError, naming the node, if an index of its stages is not affine.
     """
     try:
         computation = collapse_axes(inline_maps(collect(node, constants)))
         computation, symbols = abstract_dims(computation)
-    except PassError as error:
-        raise PassError(f"{error} The kernel stands for '{node.origin}'.") from error
+    except SymbolicDimError as error:
+        raise SymbolicDimError(
+            f"Node '{node.origin}' has no kernel for symbolic sizes: {error}", error.dims
+        ) from error
     kernel = build_kernel(computation, tuple(symbols))
     return Lowered(
         kernel, computation.arguments, tuple(node.results), tuple(symbols.values()), node.origin

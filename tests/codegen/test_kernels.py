@@ -205,9 +205,10 @@ def test_a_crash_names_the_kernel_and_the_pool_goes_on(
 
 
 def test_a_fault_of_the_compiler_is_told_with_its_place(pool: WorkerPool) -> None:
-    told = r"(?s)Compiling 'fault' .* internal error, please report it.*ValueError: no such thing"
-    with pytest.raises(CodegenError, match=told):
+    told = r"(?s)Compiling 'fault' .* internal fault of the compiler.*ValueError: no such thing"
+    with pytest.raises(CodegenError, match=told) as caught:
         compile_kernels(forms("fault"), V3)
+    assert caught.value.reason == "There is an internal fault of the compiler, ValueError."
 
 
 def test_a_hang_names_the_kernel_and_the_pool_goes_on(
@@ -274,7 +275,8 @@ def test_a_worker_answers_every_message() -> None:
     answers = [read_message(sink) for _ in range(4)]
     assert answers[3] is None
     (first, _), (second, _), (facts, code) = (a for a in answers if a is not None)
-    assert first.keys() == second.keys() == {"error"}
+    assert first.keys() == second.keys() == {"error", "reason"}
+    assert second["reason"] == "No schedule of its loops is proven right."
     assert "is proven legal" in second["error"]
     expected, expected_code = compile_kernel(kernel, V3)
     assert code == expected_code

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver: what it reports, what it dumps, and what its options change."""
 
+import logging
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,7 +13,8 @@ from onnx import TensorProto, helper
 
 import tilewright
 from tilewright.driver import Build, CompileOptions, build
-from tilewright.ir.errors import CodegenError, PassError
+from tilewright.ir.errors import CodegenError, PassError, SymbolicDimError
+from tilewright.ir.graph import Node
 from tilewright.ir.loop_parser import parse_host, parse_kernel
 from tilewright.ir.target import parse_target
 from tilewright.passes.schedule.schedule import apply, parse_schedule
@@ -132,14 +135,18 @@ def test_the_host_program_is_dumped(first: Build, dumped: Path) -> None:
 def test_a_kernel_that_fails(
     layers: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its node and a way out are told, and its loops are in the dump."""
+    """Its node, the reason and a way out are told, none of its loops; those are in the dump."""
     monkeypatch.setattr("tilewright.codegen.kernels.TIMEOUT", 1e-4)
-    said = r"took longer .* stands for '(\w+)'\. Its dims are symbolic; .*--shape.*--dump-ir shows"
+    said = (
+        r"^Node '[\w+]+' cannot be compiled: Compiling took longer than 0\.0001 s\. Its sizes are "
+        r"symbolic\. Fix the symbolic dim 'n', as --shape \w+=1,[\d,]+ on .* --dump-ir writes"
+    )
     with pytest.raises(CodegenError, match=said) as caught:
         build(layers, V3, options=CompileOptions(cache=False, dump_ir=tmp_path))
     (path,) = tmp_path.glob(f"kernel-*-{caught.value.subject}.ir")
     origin, text = path.read_text().split("\n", 1)
-    assert f"stands for '{origin.removeprefix('// ')}'" in str(caught.value)
+    assert f"Node '{origin.removeprefix('// ')}' cannot" in str(caught.value)
+    assert caught.value.subject not in str(caught.value)
     assert parse_kernel(text).name == caught.value.subject
 
 
@@ -213,3 +220,54 @@ def test_the_artifact_says_how_it_was_built(
     assert (tmp_path / "layers.tw").read_bytes() == done.to_bytes()
     assert done.manifest.numerics == "strict" and done.manifest.target.cores == 2
     assert [p.shape for p in (*done.manifest.inputs, *done.manifest.outputs)] == [(3, 8)] * 2
+
+
+def failing_with(error: CodegenError, model: onnx.ModelProto, patch: pytest.MonkeyPatch) -> str:
+    """What is told where the kernel of the first group fails with an error."""
+
+    def fail(kernels: Any, *rest: object) -> None:
+        error.subject = next(iter(kernels))
+        raise error
+
+    patch.setattr("tilewright.driver.compile_kernels", fail)
+    with pytest.raises(CodegenError) as caught:
+        build(model, V3, options=CompileOptions(cache=False))
+    return str(caught.value)
+
+
+def test_no_error_of_a_kernel_shows_loops(
+    layers: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the proof or LLVM says is in the log; a reason that is meant for users is told."""
+    loops = "Block 'mm.update(3, 0, n0 - 1)' at io=0 computes 't3[n0]' where stage 'mm' says 'x'."
+    with caplog.at_level(logging.DEBUG, "tilewright"):
+        told = failing_with(CodegenError(loops, "", ""), layers, monkeypatch)
+    assert re.match(r"Node '[\w+]+' cannot be compiled: No code could be generated for it\. ", told)
+    assert "n0" not in told and "block" not in told.lower() and loops in caplog.text
+    reason = "Values of type 'c64' cannot be computed by generated code."
+    told = failing_with(CodegenError(f"Kernel 'k1': {reason}", "", reason), layers, monkeypatch)
+    assert reason in told and "'k1'" not in told
+
+
+def test_a_fault_around_the_kernels_shows_no_code(
+    layers: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise CodegenError("Compiling 'tw_host' failed: %v1 = add i64 %v0, ptr", "tw_host")
+
+    monkeypatch.setattr("tilewright.driver.compile_many", fail)
+    with pytest.raises(CodegenError, match=r"^The model cannot be compiled: No code ") as caught:
+        build(layers, V3, options=CompileOptions(cache=False))
+    assert "%v1" not in str(caught.value)
+
+
+def test_a_kernel_that_needs_a_number_says_which_dim_to_fix(
+    layers: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(node: Node, _: object) -> None:
+        raise SymbolicDimError(f"Node '{node.origin}' has no kernel.", ["n"])
+
+    monkeypatch.setattr("tilewright.driver.lower_group", refuse)
+    said = r"^Node 'layer0' has no kernel\. Fix the symbolic dim 'n', as --shape h0=1,8 on the com"
+    with pytest.raises(SymbolicDimError, match=said):
+        build(layers, V3)
