@@ -8,15 +8,18 @@ other that a user names by mistake is refused.
 """
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tilewright.codegen.private_folder import PrivateFolder, make_folders
 from tilewright.ir.errors import CacheError
 
 Result = TypeVar("Result")
@@ -24,6 +27,10 @@ Result = TypeVar("Result")
 _logger = logging.getLogger("tilewright")
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _MAGIC = b"SQLite format 3\0"
+_BESIDE = ("-wal", "-shm", "-journal")
+"""How the names of SQLite's own files beside a database end."""
+
+_MOST_BYTES = 1 << 30
 _WAIT_SECONDS = 30.0
 _RETRY_SECONDS = 0.02
 
@@ -31,8 +38,9 @@ _RETRY_SECONDS = 0.02
 class Database:
     """A database file with one table, made by ``schema``; it is opened at the first use.
 
-    ``what`` names the content in messages. ``own`` says that nobody else writes files of that name,
-    so that one which is no database must be a damaged one. CacheError if the file cannot be used.
+    ``what`` names the content in messages. ``own`` says that nobody named the file: it is in a
+    folder of ours, which must be private, and one that is no database must be a damaged one.
+    CacheError if the file cannot be used.
     """
 
     def __init__(
@@ -44,6 +52,7 @@ class Database:
         self._version = version
         self._what = what
         self._own = own
+        self._folder = PrivateFolder(path.parent, what)
         self._connection: sqlite3.Connection | None = None
 
     def __enter__(self) -> "Database":
@@ -143,8 +152,7 @@ class Database:
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(self.path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._make()
             self._refuse_others()
             connection = self._connect()
             try:
@@ -155,6 +163,15 @@ class Database:
             self._connection = connection
         return self._connection
 
+    def _make(self) -> None:
+        """Make the file if it is missing, and the folders above it."""
+        if self._own:
+            self._folder.make()
+        else:
+            make_folders(self.path.parent)
+        flags = os.O_RDONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+        os.close(os.open(self.path, flags, 0o600))
+
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
         connection.text_factory = lambda data: data.decode(errors="replace")
@@ -162,11 +179,19 @@ class Database:
         return connection
 
     def _refuse_others(self) -> None:
-        """CacheError for a file that is no database: it is somebody's, and named by mistake."""
+        """CacheError for a file that is no database: it is somebody's, and named by mistake; and
+        for one of ours that another user may have written.
+        """
         if self._own:
+            names = [f"{self.path.name}{suffix}" for suffix in ("", *_BESIDE)]
+            self._folder.check(*names, most_bytes=_MOST_BYTES)
             return
-        with open(self.path, "rb") as file:
-            head = file.read(len(_MAGIC))
+        handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            kind = os.fstat(handle).st_mode
+            if stat.S_ISDIR(kind):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.path))
+            head = file.read(len(_MAGIC)) if stat.S_ISREG(kind) else b"?"
         if head and head != _MAGIC:
             raise self._other()
 

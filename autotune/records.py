@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.autotune.database import Database
+from tilewright.codegen.private_folder import UntrustedError, warn_once
 from tilewright.ir.errors import CacheError
 
 if TYPE_CHECKING:
@@ -168,6 +169,8 @@ def stored_schedules(
                 record = records.find(str(kernel), str(target), version)
                 if record is not None:
                     found[name] = record.schedule
+    except UntrustedError as error:
+        warn_once(error)
     except CacheError as error:
         _logger.warning("%s The default schedules are used.", error)
     return found

@@ -4,8 +4,9 @@
 The key is everything that enters code generation; its SHA-256, together with the versions of the
 compiler and of LLVM, names the file, and the entry holds the full key, which must match. An entry
 is written to a temporary file and renamed, so writers need no lock and readers never see half of
-one; a checksum catches the rest. The cache only saves time: a damaged entry, a full disk or a
-folder that cannot be written costs a compilation and a warning, never an error.
+one; a checksum catches the rest. The folder is private (:mod:`tilewright.codegen.private_folder`).
+The cache only saves time: a damaged entry, a full disk or a folder that cannot be written costs a
+compilation and a warning, never an error.
 
 Entry: magic, then the lengths of key and object (u64 each), SHA-256 of key and object together,
 key, object.
@@ -17,17 +18,20 @@ import hashlib
 import logging
 import os
 import struct
-import tempfile
 import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from tilewright.codegen.private_folder import TEMPORARY, PrivateFolder, UntrustedError
 
 _log = logging.getLogger("tilewright")
 _MAGIC = b"TWOBJ\x00\x00\x01"
 _HEADER = struct.Struct("<8sQQ32s")
 DEFAULT_CAPACITY = 1 << 30
+_MOST_BYTES = 1 << 28
+"""Of one entry: code of this size no model needs."""
+
 _KEPT_SHARE = 0.8
-_TEMPORARY = ".new-"
 _ABANDONED_SECONDS = 3600
 
 
@@ -67,53 +71,52 @@ class CompileCache:
     def __init__(self, folder: Path | None = None, capacity: int = DEFAULT_CAPACITY) -> None:
         self.folder = folder or default_folder()
         self.capacity = capacity
+        top = self.folder.parent if folder is None else self.folder
+        self._private = PrivateFolder(self.folder, "compile cache", top)
         self._written = 0
         self._usable = True
 
     def get(self, key: bytes) -> bytes | None:
         """The object stored under ``key``, or None; a damaged entry is removed."""
         full = self._full(key)
-        path = self._path(full)
+        name = _name(full)
         try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            return None
+            with self._private.reading(name, _MOST_BYTES) as stream:
+                if stream is None:
+                    return None
+                found = _unpack(stream.read(_MOST_BYTES), full)
+                if found is not None:
+                    with contextlib.suppress(OSError):
+                        os.utime(stream.fileno())
+                    return found
         except OSError as error:
-            self._warn(f"Entry '{path}' of the compile cache cannot be read: {error.strerror}.")
+            self._private.warn_of(error)
             return None
-        found = _unpack(data, full)
-        if found is None:
-            self._warn(f"Entry '{path}' of the compile cache is damaged; it is compiled again.")
-            path.unlink(missing_ok=True)
-            return None
-        with contextlib.suppress(OSError):
-            os.utime(path)
-        return found
+        path = self.folder / name
+        _log.warning("Entry '%s' of the compile cache is damaged; it is compiled again.", path)
+        self._private.remove(name)
+        return None
 
     def put(self, key: bytes, obj: bytes) -> None:
         """Store an object; failure to do so is only logged."""
-        if not self._usable:
+        if not self._usable or len(key) + len(obj) > _MOST_BYTES // 2:
             return
         full = self._full(key)
-        path = self._path(full)
         data = _HEADER.pack(_MAGIC, len(full), len(obj), _digest(full, obj)) + full + obj
-        temporary = ""
         try:
-            self.folder.parent.mkdir(parents=True, exist_ok=True)
-            self.folder.mkdir(mode=0o700, exist_ok=True)
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
-            with os.fdopen(handle, "wb") as f:
-                f.write(data)
-            os.replace(temporary, path)
+            with self._private.replacing(_name(full)) as stream:
+                stream.write(data)
+        except UntrustedError as error:
+            self._usable = False
+            self._private.warn_of(error)
+            return
         except OSError as error:
             self._usable = False
-            self._warn(
-                f"Compile cache '{self.folder}' cannot be written: {error.strerror}. "
-                "Compiled code is not kept."
+            _log.warning(
+                "Compile cache '%s' cannot be written: %s. Compiled code is not kept.",
+                self.folder,
+                error.strerror,
             )
-            if temporary:
-                Path(temporary).unlink(missing_ok=True)
             return
         self._written += len(data)
         if self._written > self.capacity // 16:
@@ -128,7 +131,7 @@ class CompileCache:
         for path in self.folder.glob("*/*"):
             with contextlib.suppress(OSError):
                 status = path.stat()
-                if not path.name.startswith(_TEMPORARY):
+                if not path.name.startswith(TEMPORARY):
                     entries.append((status.st_mtime, status.st_size, path))
                 elif status.st_mtime < time.time() - _ABANDONED_SECONDS:
                     path.unlink()
@@ -145,12 +148,11 @@ class CompileCache:
     def _full(self, key: bytes) -> bytes:
         return generator_identity() + b"\n" + key
 
-    def _path(self, full: bytes) -> Path:
-        name = hashlib.sha256(full).hexdigest()
-        return self.folder / name[:2] / name[2:]
 
-    def _warn(self, message: str) -> None:
-        _log.warning(message)
+def _name(full: bytes) -> str:
+    """Where in the folder an entry is."""
+    name = hashlib.sha256(full).hexdigest()
+    return f"{name[:2]}/{name[2:]}"
 
 
 def _digest(key: bytes, obj: bytes) -> bytes:

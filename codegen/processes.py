@@ -11,7 +11,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -41,7 +40,8 @@ class Worker:
 
     def __init__(self, command: Sequence[str], task: str = "Compiling") -> None:
         self._task = task
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        # In memory: there may be no folder that can be written.
+        self._errors: IO[bytes] = os.fdopen(os.memfd_create("tilewright-errors"), "w+b")
         self._process = subprocess.Popen(
             list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
         )

@@ -10,7 +10,7 @@ import os
 import struct
 import zlib
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 from tilewright.runtime.errors import ArtifactError, ReadError
 
@@ -20,6 +20,7 @@ HEADER_BYTES = 128
 MAX_RANK = 64  # of inputs and outputs: TW_MAX_RANK of src/core.h
 NO_ARTIFACT = "This is not a Tilewright artifact."
 _MAX_MANIFEST_BYTES = 64 << 20
+_CHUNK_BYTES = 1 << 22
 _ONNX_START = b"\x08"  # the version, with which ONNX's writers begin
 
 
@@ -63,6 +64,31 @@ def parse_header(data: bytes) -> Header:
         code=Section(fields[7], fields[8], fields[11]),
         alignment=fields[12],
     )
+
+
+def is_whole(stream: IO[bytes]) -> bool:
+    """True if a file holds an artifact whose three sections have the right checksums."""
+    try:
+        stream.seek(0)
+        header = parse_header(stream.read(HEADER_BYTES))
+    except (OSError, ArtifactError):
+        return False
+    if header.file_bytes != os.fstat(stream.fileno()).st_size:
+        return False
+    sections = (header.manifest, header.constants, header.code)
+    return all(_checksum(stream, section) == section.crc for section in sections)
+
+
+def _checksum(stream: IO[bytes], section: Section) -> int | None:
+    """The CRC-32 of a section that is read, not mapped; None if it is not all there."""
+    try:
+        stream.seek(section.offset)
+        crc, left = 0, section.bytes
+        while left and (chunk := stream.read(min(left, _CHUNK_BYTES))):
+            crc, left = zlib.crc32(chunk, crc), left - len(chunk)
+    except (OSError, OverflowError):
+        return None
+    return None if left else crc
 
 
 def of_file(error: ArtifactError, path: str | os.PathLike[str]) -> ArtifactError:

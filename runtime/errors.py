@@ -41,6 +41,13 @@ class OutOfMemoryError(RunError, MemoryError):
     """The run needs more memory than there is."""
 
 
+class ResourceError(RunError, OSError):
+    """The system refuses what the work needs; ``errno`` and ``strerror`` say why."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class ReadError(RunError, OSError):
     """A file cannot be read."""
 

@@ -15,7 +15,7 @@ from tilewright.runtime.errors import ArgumentError, LibraryError, from_status
 VERSION = 100  # TW_VERSION of the header that these declarations follow
 
 KIND_NONE, KIND_TENSOR = 0, 1
-SKIP_CONSTANTS_CHECK, BORROW_CONSTANTS = 1, 2
+SKIP_CONSTANTS_CHECK, BORROW_CONSTANTS, COPY_CONSTANTS = 1, 2, 4
 DEVICE_CPU = 1
 
 ALLOCATE = CFUNCTYPE(c_void_p, c_void_p, c_int32, c_int32, POINTER(c_int64))

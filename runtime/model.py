@@ -197,21 +197,24 @@ def load(
     source: str | os.PathLike[str] | bytes | bytearray | memoryview | mmap,
     threads: int | None = None,
     check_constants: bool = True,
+    copy: bool = False,
 ) -> Model:
     """Loads an artifact from a file, or from its bytes.
 
     ``threads`` bounds the threads of a run (None: ``default_threads()``). ``check_constants=False``
-    skips the checksum of the constants, and so their reading. The constants of a file and of an
-    ``mmap`` are used in place: neither may change while the model lives; those of other bytes are
-    copied. An artifact is code: load only what you would run. Raises ArtifactError for a damaged
-    one, TargetMismatchError for one that is for another processor, ReadError for a file that cannot
-    be read.
+    skips the checksum of the constants, and so their reading. The constants of an ``mmap`` are used
+    in place, as are large ones of a file unless ``copy`` is set: neither may change while the model
+    lives, and a run whose file has changed is an ArtifactError; those of other bytes are copied. An
+    artifact is code: load only what you would run. Raises ArtifactError for a damaged one,
+    TargetMismatchError for one that is for another processor, ReadError for a file that cannot be
+    read.
     """
     check_threads(threads)
     if threads is None:
         library.default_threads()  # a wrong environment fails now, and not at the first run
     lib = library.open_library()
     flags = 0 if check_constants else library.SKIP_CONSTANTS_CHECK
+    flags |= library.COPY_CONSTANTS if copy else 0
     options = library.OpenOptions(ctypes.sizeof(library.OpenOptions), flags)
     handle = c_void_p()
     memory = None

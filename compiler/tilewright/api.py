@@ -6,13 +6,14 @@ import mmap
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from tilewright.codegen.artifact import write_stream
 from tilewright.driver import Build, CompileOptions, Progress, build
 from tilewright.ir.errors import OptionError, TargetError
 from tilewright.ir.target import Target
 from tilewright.model import CompiledModel, from_memory
+from tilewright.refusals import typed_refusals
 from tilewright.runtime.model import check_threads
 from tilewright.target_choice import choose_target
 
@@ -50,8 +51,9 @@ def compile(
         )
     chosen = choose_target(target) if isinstance(target, str) else target
     source: Any = os.fspath(model) if isinstance(model, os.PathLike) else model
-    built = build(source, chosen, shapes, found, progress)
-    return from_memory(in_memory(built), threads, built.report)
+    with typed_refusals("compile the model"):
+        built = build(source, chosen, shapes, found, progress)
+        return from_memory(in_memory(built), threads, built.report)
 
 
 def _options(given: CompileOptions | Mapping[str, Any] | None) -> CompileOptions:
@@ -76,7 +78,35 @@ def _options(given: CompileOptions | Mapping[str, Any] | None) -> CompileOptions
 
 def in_memory(built: Build) -> mmap.mmap:
     """The artifact in anonymous memory of its own, aligned to pages, written once."""
-    with os.fdopen(os.memfd_create("tilewright", os.MFD_CLOEXEC), "w+b") as stream:
-        write_stream(stream, built.manifest, built.constants, built.image)
-        stream.flush()
-        return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    stream = _Memory()
+    write_stream(cast(IO[bytes], stream), built.manifest, built.constants, built.image)
+    return stream.finish()
+
+
+class _Memory:
+    """A stream in anonymous memory, which no disk and no limit on files concerns.
+
+    It grows by moving pages, and those that nothing was written to take no memory.
+    """
+
+    def __init__(self) -> None:
+        self._map = mmap.mmap(-1, 1 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._bytes = 0
+
+    def write(self, data: Any) -> int:
+        end = self._map.tell() + len(data)
+        if end > len(self._map):
+            self._map.resize(max(end, 2 * len(self._map)))
+        self._bytes = max(self._bytes, end)
+        return self._map.write(data)
+
+    def tell(self) -> int:
+        return self._map.tell()
+
+    def seek(self, position: int) -> None:
+        self._map.seek(position)
+
+    def finish(self) -> mmap.mmap:
+        """The memory, of exactly what was written."""
+        self._map.resize(self._bytes)
+        return self._map

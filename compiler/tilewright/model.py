@@ -8,14 +8,17 @@ in anonymous memory that its constants are used from, so weights exist once.
 import json
 import mmap
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from tilewright import runtime
+from tilewright.base_error import TilewrightError
 from tilewright.files import replacing
+from tilewright.refusals import typed, typed_refusals
 from tilewright.runtime.arrays import Array
-from tilewright.runtime.artifact import HEADER_BYTES, parse_header, read_manifest
+from tilewright.runtime.artifact import HEADER_BYTES, is_whole, parse_header, read_manifest
 from tilewright.runtime.context import Port
 from tilewright.runtime.errors import (
     ArtifactError,
@@ -80,18 +83,25 @@ class CompiledModel:
         fit, TargetMismatchError for a model compiled for another processor, ModelError and
         OutOfMemoryError for a run that fails.
         """
-        return self._runnable.run(feeds, out)
+        try:
+            return self._runnable.run(feeds, out)
+        except (OSError, MemoryError) as error:
+            if isinstance(error, TilewrightError):
+                raise
+            raise typed(error, "run the model") from error
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
         """Runs the model on arrays in the order of its inputs, or by name.
 
         Returns the output, or a tuple of them if there is not exactly one.
         """
-        return self._runnable(*arrays, **named)
+        with typed_refusals("run the model"):
+            return self._runnable(*arrays, **named)
 
     def run_profiled(self, feeds: Mapping[str, Any]) -> tuple[dict[str, Array], list[KernelTime]]:
         """Runs once and also tells how long each kernel took, in the order of their launches."""
-        return self._runnable.run_profiled(feeds)
+        with typed_refusals("run the model"):
+            return self._runnable.run_profiled(feeds)
 
     def save(self, path: PathLike) -> None:
         """Writes the artifact, a ``.tw`` file; it appears whole or not at all.
@@ -99,24 +109,28 @@ class CompiledModel:
         Raises WriteError where it cannot be written, ArtifactError if the file that the model was
         loaded from is another one by now.
         """
-        if isinstance(self._artifact, Path):
-            self._copy_file(self._artifact, path)
-            return
-        with replacing(path) as stream, memoryview(self._artifact) as view:
-            for start in range(0, len(view), _CHUNK_BYTES):
-                stream.write(view[start : start + _CHUNK_BYTES])
+        with typed_refusals("save the model"):
+            if isinstance(self._artifact, Path):
+                self._copy_file(self._artifact, path)
+                return
+            with replacing(path) as stream, memoryview(self._artifact) as view:
+                for start in range(0, len(view), _CHUNK_BYTES):
+                    stream.write(view[start : start + _CHUNK_BYTES])
 
     def _copy_file(self, source: Path, path: PathLike) -> None:
-        with open(source, "rb") as file, replacing(path) as stream:
+        try:
+            file = open(source, "rb")  # noqa: SIM115 (what fails below is another error)
+        except OSError as error:
+            raise ReadError(f"File '{source}' cannot be read: {error.strerror}.") from error
+        with file, replacing(path) as stream:
             head = file.read(HEADER_BYTES)
-            if head != self._header:
+            if head != self._header or not is_whole(file):
                 raise ArtifactError(
                     f"File '{source}' has changed since the model was loaded from it: load it "
                     "again to save it elsewhere."
                 )
-            while head:
-                stream.write(head)
-                head = file.read(_CHUNK_BYTES)
+            file.seek(0)
+            shutil.copyfileobj(file, stream, _CHUNK_BYTES)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise CopyError(
@@ -149,31 +163,39 @@ def from_memory(
     return CompiledModel(artifact, manifest, artifact[:HEADER_BYTES], model, report)
 
 
-def load(source: PathLike | bytes, threads: int | None = None) -> CompiledModel:
+def load(
+    source: PathLike | bytes, threads: int | None = None, *, copy: bool = False
+) -> CompiledModel:
     """Loads a compiled model from a ``.tw`` file, or from its bytes.
 
     ``threads`` bounds the threads of a run; None means ``TILEWRIGHT_NUM_THREADS`` if that is set,
-    else what the machine grants. The constants of a file are used in place: replace it by renaming,
-    as ``save`` does, not by writing into it. An artifact is code: load only what you would run.
-    Raises ArtifactError for a damaged one, TargetMismatchError for one that is for another
-    processor, ReadError for a file that cannot be read.
+    else what the machine grants. Large constants of a file are used in place, so it must not be
+    written into while the model lives: a run after that is an ArtifactError. To replace it, write a
+    new file and rename it over the old one, as ``save`` does. ``copy`` reads all constants into
+    memory instead, so that nothing that happens to the file matters. An artifact is code: load only
+    what you would run. Raises ArtifactError for a damaged one, TargetMismatchError for one that is
+    for another processor, ReadError for a file that cannot be read.
     """
-    if isinstance(source, bytes):
-        model = runtime.load(source, threads)
-        return CompiledModel(source, model.manifest, source[:HEADER_BYTES], model)
-    if not isinstance(source, str | os.PathLike):
-        raise InputError(
-            "A compiled model is loaded from a path or from bytes, not from something of type "
-            f"'{type(source).__name__}'."
-        )
-    path = Path(source).absolute()
-    model = runtime.load(path, threads)
+    with typed_refusals("load the model"):
+        if isinstance(source, bytes):
+            model = runtime.load(source, threads)
+            return CompiledModel(source, model.manifest, source[:HEADER_BYTES], model)
+        if not isinstance(source, str | os.PathLike):
+            raise InputError(
+                "A compiled model is loaded from a path or from bytes, not from something of type "
+                f"'{type(source).__name__}'."
+            )
+        path = Path(source).absolute()
+        model = runtime.load(path, threads, copy=copy)
+        return CompiledModel(path, model.manifest, _read_header(path), model)
+
+
+def _read_header(path: Path) -> bytes:
     try:
         with open(path, "rb") as file:
-            header = file.read(HEADER_BYTES)
+            return file.read(HEADER_BYTES)
     except OSError as error:
-        raise ReadError(f"File '{source!s}' cannot be read: {error.strerror}.") from error
-    return CompiledModel(path, model.manifest, header, model)
+        raise ReadError(f"File '{path}' cannot be read: {error.strerror}.") from error
 
 
 __all__ = ["CompiledModel", "from_memory", "load", "read_manifest"]

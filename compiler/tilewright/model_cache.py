@@ -8,32 +8,36 @@ the SHA-256 of each of these files. Finding an artifact imports neither onnx nor
 code generator.
 
 An entry is the artifact itself; its own checksums tell a damaged one, which is then made anew. The
-cache only saves time: a folder that cannot be written or a full disk costs a warning.
+folder is private: see :mod:`tilewright.codegen.private_folder`. The cache only saves time: a folder
+that cannot be written or a full disk costs a warning.
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import logging
-import mmap
 import os
+import stat
 import time
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from tilewright.codegen.cache import CompileCache, default_folder, generator_identity
+from tilewright.codegen.private_folder import PrivateFolder, UntrustedError
 from tilewright.files import replacing
 from tilewright.ir.target import machine_identity, parse_target
-from tilewright.runtime.artifact import HEADER_BYTES, parse_header
-from tilewright.runtime.errors import ArtifactError
+from tilewright.runtime.artifact import HEADER_BYTES, is_whole, parse_header
 
 Shapes = Mapping[str, Sequence[int | str]]
 
 CAPACITY = 4 << 30
 LARGEST = CAPACITY // 4
 """Bytes of the largest artifact that is kept: one model should not push out all others."""
+
+_MOST_NAMES = 1 << 20
+"""Bytes of the largest list of files that is kept."""
 
 _CLOCK_NS = 20_000_000
 """How far the times of files may lag behind the clock."""
@@ -47,6 +51,8 @@ class ModelCache:
     def __init__(self, cache_dir: Path | None = None) -> None:
         objects = cache_dir if cache_dir is not None else default_folder()
         self.folder = objects.with_name(f"{objects.name}-models")
+        top = self.folder.parent if cache_dir is None else self.folder
+        self._private = PrivateFolder(self.folder, "cache of whole models", top)
 
     def request(
         self,
@@ -65,13 +71,13 @@ class ModelCache:
             digest.update(_content(model))
         except OSError:
             return None
-        return Request(self.folder, model, digest.hexdigest(), since)
+        return Request(self._private, model, digest.hexdigest(), since)
 
 
 class Request:
     """One compilation, and where its artifact is or will be; made by :meth:`ModelCache.request`."""
 
-    def __init__(self, folder: Path, model: Path, key: str, since: int) -> None:
+    def __init__(self, folder: PrivateFolder, model: Path, key: str, since: int) -> None:
         self.key = key
         self._folder = folder
         self._model = model
@@ -81,28 +87,31 @@ class Request:
         """The other files that the model refers to, relative to its folder; none if the model was
         not compiled before.
         """
-        return _read_names(self._path(self.key, "files"))
+        with self._folder.reading(_name(self.key, "files"), _MOST_NAMES) as stream:
+            return [] if stream is None else _read_names(stream)
 
     def fetch(self, output: Path) -> dict[str, Any] | None:
         """Copy the artifact to ``output``; its manifest, or None if there is none. OSError if the
         output cannot be written.
         """
         try:
-            entry = self._entry(self.files())
-            stream = open(entry, "rb")  # noqa: SIM115 (what fails below is another error)
+            name = self._entry(self.files())
         except OSError:
             return None
-        with stream:
-            if not _is_whole(stream):
-                _logger.warning("Cached artifact '%s' is damaged; it is compiled again.", entry)
-                entry.unlink(missing_ok=True)
+        with self._folder.reading(name, LARGEST) as stream:
+            if stream is None:
                 return None
-            manifest = _manifest(stream)
-            with replacing(output, durable=False) as target:
-                _send(stream, target)
-        with contextlib.suppress(OSError):
-            os.utime(entry)
-        return manifest
+            if is_whole(stream):
+                manifest = _manifest(stream)
+                with replacing(output, durable=False) as target:
+                    _send(stream, target)
+                with contextlib.suppress(OSError):
+                    os.utime(stream.fileno())
+                return manifest
+        path = self._folder.path / name
+        _logger.warning("Cached artifact '%s' is damaged; it is compiled again.", path)
+        self._folder.remove(name)
+        return None
 
     def keep(self, artifact: Path, files: Sequence[str] = ()) -> None:
         """Keep a copy of the artifact that was made since the request; ``files`` are those that the
@@ -114,18 +123,18 @@ class Request:
             if not kept or any(map(self._has_changed, sources)):
                 return
             entry = self._entry(files)
-            entry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if files:
-                names = self._path(self.key, "files")
-                names.parent.mkdir(mode=0o700, exist_ok=True)
-                with replacing(names, durable=False) as target:
+                with self._folder.replacing(_name(self.key, "files")) as target:
                     target.write(json.dumps(files).encode())
-            with open(artifact, "rb") as source, replacing(entry, durable=False) as target:
+            with open(artifact, "rb") as source, self._folder.replacing(entry) as target:
                 _send(source, target)
+        except UntrustedError as error:
+            self._folder.warn_of(error)
+            return
         except OSError as error:
             _logger.warning("Artifact '%s' is not kept in the cache: %s.", artifact, error.strerror)
             return
-        CompileCache(self._folder, CAPACITY).trim()
+        CompileCache(self._folder.path, CAPACITY).trim()
 
     def _has_changed(self, path: Path) -> bool:
         """Whether a file was written or replaced since the request: then nobody knows what of it
@@ -133,28 +142,33 @@ class Request:
         """
         return path.stat().st_ctime_ns >= self._since
 
-    def _entry(self, files: Iterable[str]) -> Path:
+    def _entry(self, files: Iterable[str]) -> str:
         """Where the artifact is kept, by the content of the files that the model refers to."""
         digest = hashlib.sha256(self.key.encode())
         for name in files:
             digest.update(f"\n{name}\n".encode() + _content(self._model.parent / name))
-        return self._path(digest.hexdigest(), "tw")
+        return _name(digest.hexdigest(), "tw")
 
-    def _path(self, key: str, suffix: str) -> Path:
-        return self._folder / key[:2] / f"{key[2:]}.{suffix}"
+
+def _name(key: str, suffix: str) -> str:
+    """Where in the folder an entry is."""
+    return f"{key[:2]}/{key[2:]}.{suffix}"
 
 
 def _content(path: Path) -> bytes:
-    """The SHA-256 of a file; OSError if it cannot be read."""
-    with open(path, "rb") as stream:
+    """The SHA-256 of a file; OSError if it cannot be read, or only once."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "Not a regular file", str(path))
         return hashlib.file_digest(stream, "sha256").digest()
 
 
-def _read_names(path: Path) -> list[str]:
-    """The list of files in an entry; none if there is no such list, or it is damaged."""
+def _read_names(stream: IO[bytes]) -> list[str]:
+    """The list of files in an entry; none if it is damaged."""
     try:
-        names = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        names = json.loads(stream.read(_MOST_NAMES))
+    except (OSError, ValueError, RecursionError):
         return []
     return [str(name) for name in names] if isinstance(names, list) else []
 
@@ -168,22 +182,6 @@ def _send(source: IO[bytes], target: IO[bytes]) -> None:
         if not sent:
             raise OSError(f"File '{source.name}' has become shorter while it was copied.")
         done += sent
-
-
-def _is_whole(stream: IO[bytes]) -> bool:
-    """True if the header and the checksums of an artifact's three sections are right."""
-    try:
-        header = parse_header(stream.read(HEADER_BYTES))
-    except ArtifactError:
-        return False
-    if header.file_bytes != os.fstat(stream.fileno()).st_size:
-        return False
-    data: Any
-    with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
-        return all(
-            zlib.crc32(view[s.offset : s.offset + s.bytes]) == s.crc
-            for s in (header.manifest, header.constants, header.code)
-        )
 
 
 def _manifest(stream: IO[bytes]) -> dict[str, Any]:

@@ -101,8 +101,9 @@ typedef struct tw_model tw_model;
 
 enum {
   TW_SKIP_CONSTANTS_CHECK = 1, /* do not verify the constants' checksum, which reads them all */
-  TW_BORROW_CONSTANTS = 2 /* tw_model_open_memory: use them in place; the caller keeps the bytes,
-                             whose start must be aligned to 64, until the model is closed */
+  TW_BORROW_CONSTANTS = 2, /* tw_model_open_memory: use them in place; the caller keeps the bytes,
+                              whose start must be aligned to 64, until the model is closed */
+  TW_COPY_CONSTANTS = 4    /* tw_model_open: read them into memory, however large they are */
 };
 
 typedef struct tw_open_options {
@@ -119,6 +120,10 @@ typedef struct tw_port {
   const char *const *dims;
 } tw_port;
 
+/* Large constants of a file are mapped. It must not be written into while the model is open: every
+   run checks that, and fails with TW_ERROR_ARTIFACT after a change, but a file that is cut short in
+   the middle of a run ends the process. Replace a file by renaming a new one over it, or set
+   TW_COPY_CONSTANTS: then nothing that happens to the file matters. */
 TW_API tw_status tw_model_open(const char *path, const tw_open_options *options, tw_model **model);
 TW_API tw_status tw_model_open_memory(const void *data, size_t bytes,
                                       const tw_open_options *options, tw_model **model);

@@ -114,10 +114,15 @@ struct tw_model {
   void *constant_data;
   size_t constant_bytes;
   bool constants_borrowed;
+  int file; /* that the constants are mapped from, or -1; its path, and its state when loaded */
+  const char *path;
+  tw_os_state state;
   tw_host entry;
 };
 
 void tw_model_retain(tw_model *model);
+/* TW_ERROR_ARTIFACT if the file that the constants are mapped from has been written into. */
+tw_status tw_model_check_file(const tw_model *model);
 
 /* ---- artifact.c ---- */
 

@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Opening, sharing and closing models. The code is copied into memory of its own, checked there and
- * then made executable, so that nobody can change or shorten it under the process; the constants
- * of a file are mapped, which shares them between processes and reads what is used.
+ * then made executable, so that nobody can change or shorten it under the process. So are few
+ * constants; many of a file are mapped, which shares them between processes and reads what is used.
+ * The file stays open then: one renamed over it does no harm, and one that was written into is told
+ * by its state.
  */
 #include <string.h>
 
 #include "core.h"
 
+enum { MAX_COPIED_BYTES = 64 << 20 };
+
 /* Where an artifact's bytes come from: an open file, or memory. */
 typedef struct source {
   int file; /* -1: memory */
+  const char *path;
   const uint8_t *memory;
   uint64_t bytes;
   int64_t flags;
@@ -42,6 +47,20 @@ static tw_status load_code(tw_model *model, const source *from, const tw_section
   return status;
 }
 
+static tw_status map_constants(tw_model *model, const source *from, const tw_section *section) {
+  size_t length = strlen(from->path) + 1;
+  char *path = tw_zone_allocate(&model->zone, length);
+  if (!path) return tw_fail(TW_ERROR_MEMORY, "%s", no_memory);
+  memcpy(path, from->path, length);
+  model->path = path;
+  if (tw_os_settled_state(from->file, &model->state) || model->state.bytes != from->bytes)
+    return tw_fail(TW_ERROR_IO, "File %q is being written while it is loaded.", path);
+  model->constant_data = tw_os_map_file(from->file, section->offset, section->bytes);
+  if (!model->constant_data) return tw_fail(TW_ERROR_MEMORY, "%s", no_memory);
+  model->file = from->file; /* and the model closes it */
+  return TW_OK;
+}
+
 static tw_status load_constants(tw_model *model, const source *from, const tw_section *section) {
   tw_status status = TW_OK;
   model->constant_bytes = section->bytes;
@@ -50,11 +69,11 @@ static tw_status load_constants(tw_model *model, const source *from, const tw_se
     model->constant_data = (void *)(from->memory + section->offset);
   } else if (!section->bytes) {
     return TW_OK;
-  } else if (from->file < 0 || section->offset % tw_os_page_size()) {
+  } else if (from->file < 0 || section->bytes <= MAX_COPIED_BYTES ||
+             (from->flags & TW_COPY_CONSTANTS) || section->offset % tw_os_page_size()) {
     status = copy_section(from, section, &model->constant_data);
   } else {
-    model->constant_data = tw_os_map_file(from->file, section->offset, section->bytes);
-    if (!model->constant_data) status = tw_fail(TW_ERROR_MEMORY, "%s", no_memory);
+    status = map_constants(model, from, section);
   }
   if (!status && !(from->flags & TW_SKIP_CONSTANTS_CHECK))
     status = tw_section_check(section, model->constant_data, "constants");
@@ -74,7 +93,7 @@ static tw_status load_manifest(tw_model *model, const source *from, const tw_sec
   return tw_manifest_load(model, text, section->bytes);
 }
 
-static tw_status load(const source *from, tw_model **result) {
+static tw_status load(source *from, tw_model **result) {
   uint8_t bytes[TW_HEADER_BYTES] = {0};
   tw_header header;
   tw_status status = TW_OK;
@@ -85,9 +104,11 @@ static tw_status load(const source *from, tw_model **result) {
   if (!model) return tw_fail(TW_ERROR_MEMORY, "%s", no_memory);
   memset(model, 0, sizeof *model);
   atomic_init(&model->references, 1);
+  model->file = -1;
   status = load_code(model, from, &header.code);
   if (!status) status = load_constants(model, from, &header.constants);
   if (!status) status = load_manifest(model, from, &header.manifest);
+  if (model->file >= 0) from->file = -1;
   if (status)
     tw_model_close(model);
   else
@@ -105,13 +126,13 @@ static tw_status begin(const tw_open_options *options, tw_model **model, int64_t
     return tw_fail(TW_ERROR_ARGUMENT, "The size of the open options is %d, but should be %d.",
                    options->size, (int64_t)sizeof *options);
   *flags = options->flags;
-  if (*flags & ~(int64_t)(TW_SKIP_CONSTANTS_CHECK | TW_BORROW_CONSTANTS))
+  if (*flags & ~(int64_t)(TW_SKIP_CONSTANTS_CHECK | TW_BORROW_CONSTANTS | TW_COPY_CONSTANTS))
     return tw_fail(TW_ERROR_ARGUMENT, "The flags %d of the open options are unknown.", *flags);
   return TW_OK;
 }
 
 tw_status tw_model_open(const char *path, const tw_open_options *options, tw_model **model) {
-  source from = {.file = -1};
+  source from = {.file = -1, .path = path};
   const char *reason = NULL;
   tw_status status = begin(options, model, &from.flags);
   if (status) return status;
@@ -122,7 +143,7 @@ tw_status tw_model_open(const char *path, const tw_open_options *options, tw_mod
   from.file = tw_os_open(path, &from.bytes, &reason);
   if (from.file < 0) return tw_fail(TW_ERROR_IO, "File %q cannot be opened: %s.", path, reason);
   status = load(&from, model);
-  tw_os_close(from.file);
+  if (from.file >= 0) tw_os_close(from.file);
   return status;
 }
 
@@ -139,6 +160,14 @@ tw_status tw_model_open_memory(const void *data, size_t bytes, const tw_open_opt
   return load(&from, model);
 }
 
+tw_status tw_model_check_file(const tw_model *model) {
+  if (model->file < 0 || tw_os_has_state(model->file, &model->state)) return TW_OK;
+  return tw_fail(TW_ERROR_ARTIFACT,
+                 "File %q has been written into since the model was loaded from it: load it again. "
+                 "Replace a file by renaming a new one over it, or load a copy.",
+                 model->path);
+}
+
 void tw_model_retain(tw_model *model) {
   atomic_fetch_add_explicit(&model->references, 1, memory_order_relaxed);
 }
@@ -148,6 +177,7 @@ void tw_model_close(tw_model *model) {
   if (atomic_fetch_sub_explicit(&model->references, 1, memory_order_acq_rel) != 1) return;
   tw_os_unmap(model->code, model->code_bytes);
   if (!model->constants_borrowed) tw_os_unmap(model->constant_data, model->constant_bytes);
+  if (model->file >= 0) tw_os_close(model->file);
   for (tw_zone *zone = model->zone, *next; zone; zone = next) {
     next = zone->next;
     tw_os_free(zone);

@@ -24,6 +24,14 @@ void tw_os_unmap(void *memory, size_t bytes);
 
 /* Opens a regular file for reading: its descriptor and size, or -1 with *reason a short phrase. */
 int tw_os_open(const char *path, uint64_t *bytes, const char **reason);
+/* What changes when a file is written into: filled in once any later write must change it (which
+   takes some milliseconds if the last one was just now). 0: done. */
+typedef struct tw_os_state {
+  uint64_t device, inode, bytes;
+  int64_t seconds, nanoseconds;
+} tw_os_state;
+int tw_os_settled_state(int file, tw_os_state *state);
+int tw_os_has_state(int file, const tw_os_state *state); /* 1: as it was */
 int tw_os_read(int file, uint64_t offset, void *buffer, size_t bytes); /* 0: all bytes read */
 void tw_os_close(int file);
 

@@ -77,6 +77,36 @@ int tw_os_open(const char *path, uint64_t *bytes, const char **reason) {
   return file;
 }
 
+static int state_of(int file, tw_os_state *state) {
+  struct stat status;
+  if (fstat(file, &status)) return -1;
+  *state = (tw_os_state){(uint64_t)status.st_dev, (uint64_t)status.st_ino,
+                         (uint64_t)status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+  return 0;
+}
+
+int tw_os_settled_state(int file, tw_os_state *state) {
+  enum { TICK_NS = 20000000 }; /* how far times of files may lag behind the clock */
+  for (int turn = 0; turn < 100; turn++) {
+    struct timespec now;
+    if (state_of(file, state)) return -1;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (now.tv_sec < state->seconds || now.tv_sec - state->seconds > 1) return 0;
+    int64_t age = (now.tv_sec - state->seconds) * 1000000000 + now.tv_nsec - state->nanoseconds;
+    if (age < 0 || age > TICK_NS) return 0;
+    struct timespec rest = {0, (long)(TICK_NS - age) + 1};
+    nanosleep(&rest, NULL);
+  }
+  return -1;
+}
+
+int tw_os_has_state(int file, const tw_os_state *state) {
+  tw_os_state now;
+  return !state_of(file, &now) && now.device == state->device && now.inode == state->inode &&
+         now.bytes == state->bytes && now.seconds == state->seconds &&
+         now.nanoseconds == state->nanoseconds;
+}
+
 int tw_os_read(int file, uint64_t offset, void *buffer, size_t bytes) {
   char *at = buffer;
   while (bytes) {

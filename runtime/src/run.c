@@ -188,7 +188,9 @@ tw_status tw_context_run(tw_context *context, const tw_value *inputs, int32_t in
     return tw_fail(TW_ERROR_ARGUMENT, "The array of inputs or outputs is null.");
   if (atomic_exchange_explicit(&context->running, 1, memory_order_acquire))
     return tw_fail(TW_ERROR_STATE, "The context is running: use one context for each thread.");
-  tw_status status = run(context, inputs, outputs);
+  tw_status status = tw_model_check_file(model);
+  if (!status) status = run(context, inputs, outputs);
+  if (!status) status = tw_model_check_file(model); /* else some of the constants may be others */
   atomic_store_explicit(&context->running, 0, memory_order_release);
   return status;
 }

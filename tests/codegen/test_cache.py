@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.codegen import cache as cache_module
+from tilewright.codegen import private_folder
 from tilewright.codegen.cache import CompileCache, default_folder
 from tilewright.codegen.llvm.compile import compile_many
 from tilewright.ir.target import parse_target
@@ -85,10 +85,10 @@ def test_entry_of_another_key_under_the_same_name_is_not_used(cache: CompileCach
 def test_full_disk_costs_a_warning_only(
     cache: CompileCache, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cache_module.os, "replace", full)
+    monkeypatch.setattr(private_folder.os, "replace", full)
     with caplog.at_level(logging.WARNING, "tilewright"):
         cache.put(KEY, OBJECT)
         cache.put(b"second", OBJECT)

@@ -279,7 +279,7 @@ def test_the_least_recently_used_go_first(
     models = [save_model(tmp_path / f"{i}.onnx", float(i)) for i in range(3)]
     for number, model in enumerate(models[:2]):
         made = kept(cache, model, artifact)
-        os.utime(made._entry(()), ns=(number, number))
+        os.utime(cache.folder / made._entry(()), ns=(number, number))
     assert request(cache, models[0]).fetch(tmp_path / "a.tw")  # used again
     kept(cache, models[2], artifact)
     found = [request(cache, m).fetch(tmp_path / "a.tw") is not None for m in models]
