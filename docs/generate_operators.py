@@ -13,6 +13,7 @@ import onnx
 
 from tilewright.frontends import import_model  # noqa: F401  (registers the handlers)
 from tilewright.frontends.onnx.functions import has_standard_body
+from tilewright.frontends.onnx.ops_experimental import EXPERIMENTAL
 from tilewright.frontends.onnx.registry import NEWEST_OPSET, OLDEST_OPSET, supported_operators
 from tilewright.frontends.onnx.tensors import DTYPES
 from tilewright.ir.dtypes import STRING
@@ -36,6 +37,11 @@ from the shapes of the model's inputs: the shape of `Reshape` and `Expand`, the 
 the bounds of `Slice` and `Range`, the pads of `Pad`, the sizes of `Resize`, the condition of
 `Compress` and of `If`. `MaxPool` is supported where nothing reads its second output, and no
 operator in training mode.
+
+{", ".join(f"`{name}`" for name in EXPERIMENTAL)}, and the first forms of
+`MeanVarianceNormalization` and `ThresholdedRelu`, were experimental up to set 9 and are no longer
+in the standard: in models of these sets they mean what they do in ONNX Runtime. In sets 1 to 6
+`BatchNormalization` and `Dropout` are taken to infer unless `is_test` is 0.
 """
 FUNCTIONS = """## By the standard's own definition
 

@@ -165,7 +165,7 @@ def test_random_bytes() -> None:
 
 
 def test_operator_sets() -> None:
-    refused(model_of(ADD, 6), "uses operator set 6; 7 to")
+    refused(model_of(ADD, 0), "uses operator set 0; 1 to")
     refused(model_of(ADD, 999), "uses operator set 999")
     model = add_model()
     model.opset_import.append(helper.make_opsetid("ai.onnx", 13))
@@ -174,7 +174,7 @@ def test_operator_sets() -> None:
     del model.opset_import[:]
     refused(model, "'Add' uses the standard operators, but the model imports no version of them")
     model.ir_version = 2
-    refused(model, "uses operator set 1")
+    assert import_model(model).output_names == ["y"]
     model = add_model()
     model.opset_import.append(helper.make_opsetid("private.unused", 1))
     assert import_model(model).output_names == ["y"]

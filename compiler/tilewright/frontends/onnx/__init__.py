@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ONNX frontend: operator sets 7 and later, symbolic dims, functions, external data.
+"""The ONNX frontend: symbolic dims, functions, external data.
 
 :func:`import_model` is the entry. Each operator has one row or handler in the ``ops_*`` modules of
 this folder; loading such a module registers its rows.

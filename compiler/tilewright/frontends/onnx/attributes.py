@@ -40,6 +40,8 @@ class Attributes:
                 if bound is None:
                     continue
                 attribute = _renamed(bound, attribute.name)
+            if attribute.type == _A.UNDEFINED:
+                attribute = _typed(attribute)
             self._given[attribute.name] = attribute
 
     def __contains__(self, name: str) -> bool:
@@ -151,6 +153,29 @@ def _renamed(attribute: onnx.AttributeProto, name: str) -> onnx.AttributeProto:
     copy = onnx.AttributeProto()
     copy.CopyFrom(attribute)
     copy.name = name
+    return copy
+
+
+_FIELDS: tuple[tuple[str, Any], ...] = (
+    ("f", _A.FLOAT),
+    ("i", _A.INT),
+    ("s", _A.STRING),
+    ("t", _A.TENSOR),
+    ("g", _A.GRAPH),
+    ("floats", _A.FLOATS),
+    ("ints", _A.INTS),
+    ("strings", _A.STRINGS),
+    ("tensors", _A.TENSORS),
+    ("graphs", _A.GRAPHS),
+)
+
+
+def _typed(attribute: onnx.AttributeProto) -> onnx.AttributeProto:
+    """The attribute with the type of the field that it fills: the first files told none."""
+    filled = {descriptor.name for descriptor, _ in attribute.ListFields()}
+    copy = onnx.AttributeProto()
+    copy.CopyFrom(attribute)
+    copy.type = next((kind for name, kind in _FIELDS if name in filled), _A.UNDEFINED)
     return copy
 
 

@@ -198,6 +198,11 @@ class NodeContext:
         return position < len(names) and bool(names[position]) and names[position] in self._used
 
     @property
+    def named(self) -> int:
+        """How many results the node names, read or not."""
+        return max((p + 1 for p, name in enumerate(self.node.output) if name), default=0)
+
+    @property
     def outputs(self) -> int:
         """How many results the node gives, unused ones at the end left out."""
         return max((p + 1 for p in range(len(self.node.output)) if self.gives(p)), default=0)

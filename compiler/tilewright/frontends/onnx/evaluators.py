@@ -17,7 +17,7 @@ from tilewright.frontends.onnx.context import NodeContext
 from tilewright.frontends.onnx.operand import Operand
 from tilewright.frontends.onnx.registry import Contents, evaluator
 from tilewright.frontends.onnx.shapes import Element, Unknown
-from tilewright.frontends.onnx.tensors import dtype_of
+from tilewright.frontends.onnx.tensors import dtype_named, dtype_of
 from tilewright.ir.dtypes import BOOL, DType
 from tilewright.ir.op import MAX_ARRAY_RANK
 
@@ -53,6 +53,17 @@ def _axes(ctx: NodeContext, inputs: Inputs, since: int) -> list[int] | None:
     return _static(inputs[1]) if len(inputs) > 1 and inputs[1] is not None else None
 
 
+def _together(ctx: NodeContext, inputs: Inputs) -> Inputs:
+    """Two operands as they broadcast: before version 7 the second at an axis of the first."""
+    if ctx.version >= 7 or "axis" not in ctx.attributes or any(i is None for i in inputs):
+        return inputs
+    first, second = inputs
+    rest = first.ndim - second.ndim - ctx.axis(ctx.attributes.integer("axis"), max(first.ndim, 1))
+    if rest < 0:
+        raise Unknown
+    return [first, second.reshape((*second.shape, *(1,) * rest))]
+
+
 # --- arithmetic -----------------------------------------------------------------------------------
 
 
@@ -62,8 +73,9 @@ def _register_binary(name: str, function: _Binary) -> None:
         dtype = ctx.operand(0).dtype
         if any(o is not None and o.dtype is not dtype for o in ctx.operands):
             raise Unknown  # and refused where the types are inferred
-        result: Contents = inputs[0]
-        for other in inputs[1:]:
+        together = _together(ctx, inputs)
+        result: Contents = together[0]
+        for other in together[1:]:
             result = _elementwise(lambda x, y: function(x, y, dtype), result, other)
         return result
 
@@ -115,7 +127,11 @@ def _ceil(ctx: NodeContext, inputs: Inputs) -> Contents:
 
 @evaluator("Cast")
 def _cast(ctx: NodeContext, inputs: Inputs) -> Operand:
-    target = dtype_of(ctx.attributes.integer("to"), f"The target of node {ctx.where}")
+    what = f"The target of node {ctx.where}"
+    if ctx.version < 6:
+        target = dtype_named(ctx.attributes.text("to"), what)
+    else:
+        target = dtype_of(ctx.attributes.integer("to"), what)
     return _converted(ctx, inputs[0], target)
 
 
@@ -138,7 +154,8 @@ def _converted(ctx: NodeContext, contents: Contents, target: DType) -> Operand:
 def _register_comparison(name: str, comparison: str) -> None:
     @evaluator(name)
     def evaluate(ctx: NodeContext, inputs: Inputs) -> Operand:
-        result = _elementwise(lambda x, y: shapes.decide(comparison, x, y), *inputs)
+        both = _together(ctx, inputs)
+        result = _elementwise(lambda x, y: shapes.decide(comparison, x, y), *both)
         return ctx.known_result(result, BOOL)
 
 
@@ -159,17 +176,17 @@ def _not(ctx: NodeContext, inputs: Inputs) -> Contents:
 
 @evaluator("And")
 def _and(ctx: NodeContext, inputs: Inputs) -> Contents:
-    return _elementwise(lambda x, y: bool(x and y), *inputs)
+    return _elementwise(lambda x, y: bool(x and y), *_together(ctx, inputs))
 
 
 @evaluator("Or")
 def _or(ctx: NodeContext, inputs: Inputs) -> Contents:
-    return _elementwise(lambda x, y: bool(x or y), *inputs)
+    return _elementwise(lambda x, y: bool(x or y), *_together(ctx, inputs))
 
 
 @evaluator("Xor")
 def _xor(ctx: NodeContext, inputs: Inputs) -> Contents:
-    return _elementwise(lambda x, y: bool(x) != bool(y), *inputs)
+    return _elementwise(lambda x, y: bool(x) != bool(y), *_together(ctx, inputs))
 
 
 @evaluator("Where")
@@ -200,7 +217,8 @@ def _gather(ctx: NodeContext, inputs: Inputs) -> Contents:
 
 @evaluator("Concat")
 def _concat(ctx: NodeContext, inputs: Inputs) -> Contents:
-    axis = ctx.axis(ctx.attributes.integer("axis"), inputs[0].ndim)
+    default = 1 if ctx.version < 4 else None
+    axis = ctx.axis(ctx.attributes.integer("axis", default), inputs[0].ndim)
     if any(i is None for i in inputs):
         raise Unknown
     try:
@@ -233,7 +251,9 @@ def _squeeze(ctx: NodeContext, inputs: Inputs) -> Contents:
 
 @evaluator("Reshape")
 def _reshape(ctx: NodeContext, inputs: Inputs) -> Contents:
-    wanted = _static(inputs[1])
+    wanted = (
+        _static(inputs[1]) if ctx.version >= 5 else list(ctx.attributes.integers("shape") or [])
+    )
     if not ctx.attributes.integer("allowzero", 0):
         if any(d == 0 and a >= inputs[0].ndim for a, d in enumerate(wanted)):
             raise Unknown
@@ -288,6 +308,8 @@ def _slice(ctx: NodeContext, inputs: Inputs) -> Contents:
 
 @evaluator("Tile")
 def _tile(ctx: NodeContext, inputs: Inputs) -> Contents:
+    if ctx.version < 6:
+        raise Unknown  # one axis, by its handler
     repeats = _static(inputs[1])
     _check_size(ctx, [inputs[0].size, *repeats])
     return np.tile(inputs[0], repeats)

@@ -23,9 +23,9 @@ class _Terms:
     formulas.
     """
 
-    def __init__(self, ctx: NodeContext) -> None:
+    def __init__(self, ctx: NodeContext, x: Value | None = None) -> None:
         self.ctx = ctx
-        self.x = ctx.value(0)
+        self.x = ctx.value(0) if x is None else x
 
     def _value(self, term: Value | float) -> Value:
         return term if isinstance(term, Value) else compose.like(self.ctx, term, self.x)
@@ -78,10 +78,15 @@ def _leaky_relu(ctx: NodeContext) -> Value:
     return t.where_negative(t.mul(t.x, ctx.attributes.number("alpha", 0.01)), t.x)
 
 
-@handler("PRelu")
+@handler("PRelu", since=7)
 def _prelu(ctx: NodeContext) -> Value:
+    return prelu(ctx, ctx.value(1))
+
+
+def prelu(ctx: NodeContext, slope: Value) -> Value:
+    """Negative elements times a slope."""
     t = _Terms(ctx)
-    return t.where_negative(t.mul(t.x, ctx.value(1)), t.x)
+    return t.where_negative(t.mul(t.x, slope), t.x)
 
 
 @handler("Elu")
@@ -91,11 +96,16 @@ def _elu(ctx: NodeContext) -> Value:
     return t.where_negative(low, t.x)
 
 
-@handler("Selu")
+@handler("Selu", since=6)
 def _selu(ctx: NodeContext) -> Value:
+    return selu(ctx, 1.67326319217681884765625, 1.05070102214813232421875)
+
+
+def selu(ctx: NodeContext, alpha: float, gamma: float) -> Value:
+    """Selu with these numbers where the node has none."""
     t = _Terms(ctx)
-    alpha = ctx.attributes.number("alpha", 1.67326319217681884765625)
-    gamma = ctx.attributes.number("gamma", 1.05070102214813232421875)
+    alpha = ctx.attributes.number("alpha", alpha)
+    gamma = ctx.attributes.number("gamma", gamma)
     return t.where_negative(t.mul(t.expm1_of_negative(), alpha * gamma), t.mul(t.x, gamma))
 
 
@@ -141,7 +151,12 @@ def _gelu(ctx: NodeContext) -> Value:
 
 @handler("Softplus")
 def _softplus(ctx: NodeContext) -> Value:
-    return _Terms(ctx).softplus()
+    return softplus(ctx, ctx.value(0))
+
+
+def softplus(ctx: NodeContext, x: Value) -> Value:
+    """``log(1 + exp(x))``."""
+    return _Terms(ctx, x).softplus()
 
 
 @handler("Softsign")

@@ -46,8 +46,8 @@ def _matmul(ctx: NodeContext) -> Value:
     return product(ctx, ctx.value(0), ctx.value(1))
 
 
-@handler("Gemm")
-def _gemm(ctx: NodeContext) -> Value:
+@handler("Gemm", since=7)
+def gemm(ctx: NodeContext) -> Value:
     """``alpha * A' * B' + beta * C`` with C broadcast."""
     a, b = ctx.value(0), ctx.value(1)
     ctx.require(a.type.rank == 2 and b.type.rank == 2, "Its operands A and B must be matrices.")

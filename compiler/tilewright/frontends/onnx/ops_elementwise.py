@@ -90,7 +90,7 @@ _UNARY: dict[str, Op] = {
     "Sigmoid": Sigmoid(),
     "IsNaN": Isnan(),
 }
-_BINARY: dict[str, Op] = {
+BINARY: dict[str, Op] = {
     "Add": Add(),
     "Sub": Sub(),
     "Mul": Mul(),
@@ -108,6 +108,8 @@ _BINARY: dict[str, Op] = {
     "GreaterOrEqual": GreaterEqual(),
     "Where": Where(),
 }
+LIMITED = ("Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Less", "Greater")
+"""Those that broadcast like numpy only since version 7."""
 _VARIADIC: dict[str, Op] = {"Min": Minimum(), "Max": Maximum(), "Sum": Add()}
 
 
@@ -126,8 +128,8 @@ def _folded(op: Op) -> Callable[[NodeContext], Value]:
     return fold
 
 
-for _name, _op in (_UNARY | _BINARY).items():
-    register_handler(_name, _direct(_op))
+for _name, _op in (_UNARY | BINARY).items():
+    register_handler(_name, _direct(_op), 7 if _name in LIMITED else 1)
 for _name, _op in _VARIADIC.items():
     register_handler(_name, _folded(_op))
 
@@ -164,12 +166,15 @@ def _bit_shift(ctx: NodeContext) -> Value:
     return ctx.emit(op, ctx.value(0), ctx.value(1))
 
 
-@handler("Pow")
+@handler("Pow", since=7)
 def _pow(ctx: NodeContext) -> Value:
+    return power(ctx, ctx.value(0), ctx.value(1))
+
+
+def power(ctx: NodeContext, base: Value, exponent: Value) -> Value:
     """The result has the base's type; a floating exponent of an integer base is computed in
     floating point.
     """
-    base, exponent = ctx.value(0), ctx.value(1)
     dtype = base.type.dtype
     if not dtype.is_float and exponent.type.dtype.is_float:
         wide = exponent.type.dtype if exponent.type.dtype.bits >= 32 else F32
@@ -180,19 +185,18 @@ def _pow(ctx: NodeContext) -> Value:
     return ctx.emit(Pow(), base, compose.cast(ctx, exponent, dtype))
 
 
-@handler("Cast")
+@handler("Cast", since=6)
 def _cast(ctx: NodeContext) -> Value:
-    return _converted(
-        ctx, dtype_of(ctx.attributes.integer("to"), f"The target of node {ctx.where}")
-    )
+    return converted(ctx, dtype_of(ctx.attributes.integer("to"), f"The target of node {ctx.where}"))
 
 
 @handler("CastLike")
 def _cast_like(ctx: NodeContext) -> Value:
-    return _converted(ctx, ctx.operand(1).dtype)
+    return converted(ctx, ctx.operand(1).dtype)
 
 
-def _converted(ctx: NodeContext, target: DType) -> Value:
+def converted(ctx: NodeContext, target: DType) -> Value:
+    """The first input in another type."""
     if STRING in (target, ctx.operand(0).dtype):
         ctx.unsupported("strings are not supported")
     if ctx.attributes.text("round_mode", "up") != "up":
@@ -207,8 +211,8 @@ def _identity(ctx: NodeContext) -> object:
     return ctx.operand(0)
 
 
-@handler("Dropout")
-def _dropout(ctx: NodeContext) -> object:
+@handler("Dropout", since=7)
+def dropped(ctx: NodeContext) -> object:
     """The identity outside training; the mask, where asked for, is all true."""
     if ctx.has(2) and ctx.scalar_number(2, "training_mode"):
         ratio = ctx.scalar_number(1, "ratio") if ctx.has(1) else 0.5

@@ -25,10 +25,14 @@ _FAR = 1_000_000_000
 _LARGEST_BLOCK = (1 << 16) - 1
 
 
-@handler("Reshape")
+@handler("Reshape", since=5)
 def _reshape(ctx: NodeContext) -> Value:
+    return reshaped(ctx, ctx.integers(1, "shape"))
+
+
+def reshaped(ctx: NodeContext, wanted: list[Element]) -> Value:
+    """The first input under the wanted dims."""
     x = ctx.value(0)
-    wanted = ctx.integers(1, "shape")
     allow_zero = bool(ctx.attributes.integer("allowzero", 0))
     try:
         dims = shapes.reshaped(x.type.shape, wanted, allow_zero)
@@ -92,25 +96,38 @@ def _unsqueeze(ctx: NodeContext) -> Value:
     return compose.unsqueeze(ctx, x, ctx.axes(axes, x.type.rank + len(axes)))
 
 
-@handler("Concat")
+@handler("Concat", since=4)
 def _concat(ctx: NodeContext) -> Value:
+    return concatenated(ctx, ctx.attributes.integer("axis"))
+
+
+def concatenated(ctx: NodeContext, axis: int) -> Value:
+    """All inputs, one after another along an axis."""
     values = ctx.values()
     ctx.require(bool(values), "It has no inputs.")
-    axis = ctx.axis(ctx.attributes.integer("axis"), values[0].type.rank)
+    axis = ctx.axis(axis, values[0].type.rank)
     return values[0] if len(values) == 1 else ctx.emit(Concat(axis), *values)
 
 
 # --- Split ----------------------------------------------------------------------------------------
 
 
-@handler("Split")
+@handler("Split", since=2)
 def _split(ctx: NodeContext) -> list[Value]:
+    """Sizes from the attribute (up to 12) or input 1."""
+    if ctx.version < 13:
+        return split(ctx, ctx.attributes.integers("split"))
+    return split(ctx, ctx.integers(1, "sizes") if ctx.has(1) else None)
+
+
+def split(ctx: NodeContext, given: Sequence[Element] | None) -> list[Value]:
+    """The parts of the first input, of the given sizes if there are some."""
     x = ctx.value(0)
     axis = ctx.axis(ctx.attributes.integer("axis", 0), x.type.rank)
     extent = x.type.shape[axis]
     results: list[Value] = []
     start: Expr = ZERO
-    for size in _split_sizes(ctx, extent):
+    for size in _split_sizes(ctx, extent, given):
         results.append(compose.slice_axis(ctx, x, axis, start, size))
         start = start + size
     ctx.require(
@@ -120,15 +137,9 @@ def _split(ctx: NodeContext) -> list[Value]:
     return results
 
 
-def _split_sizes(ctx: NodeContext, extent: Expr) -> list[Expr]:
-    """Sizes from the attribute (up to 12) or input 1; else equal parts, since 18 with a smaller
-    last one.
-    """
+def _split_sizes(ctx: NodeContext, extent: Expr, given: Sequence[Element] | None) -> list[Expr]:
+    """The given sizes; else equal parts, since 18 with a smaller last one."""
     parts = len(ctx.node.output)
-    if ctx.version < 13:
-        given: Sequence[Element] | None = ctx.attributes.integers("split")
-    else:
-        given = ctx.integers(1, "sizes") if ctx.has(1) else None
     if given is not None:
         ctx.require(len(given) == parts, f"It has {len(given)} sizes for {parts} results.")
         return [index(g) for g in given]
@@ -226,13 +237,13 @@ def _from_end(position: Element, extent: Expr, beginning: Expr) -> Expr:
 # --- Pad ------------------------------------------------------------------------------------------
 
 
-@handler("Pad")
+@handler("Pad", since=2)
 def _pad_attributes(ctx: NodeContext) -> Value:
     """Up to version 10: pads and value are attributes."""
     pads = ctx.attributes.integers("pads")
     ctx.require(pads is not None, "It has no pads.")
     x = ctx.value(0)
-    return _padded(ctx, x, pads or [], compose.like(ctx, ctx.attributes.number("value", 0.0), x))
+    return padded(ctx, x, pads or [], compose.like(ctx, ctx.attributes.number("value", 0.0), x))
 
 
 @handler("Pad", since=11)
@@ -242,16 +253,17 @@ def _pad(ctx: NodeContext) -> Value:
     given = ctx.integers(1, "pads")
     value = compose.reshape(ctx, ctx.value(2), ()) if ctx.has(2) else compose.like(ctx, 0, x)
     if not ctx.has(3):
-        return _padded(ctx, x, given, value)
+        return padded(ctx, x, given, value)
     axes = [ctx.axis(a, rank) for a in ctx.static_integers(3, "axes")]
     ctx.require(len(given) == 2 * len(axes), f"It has {len(given)} pads for {len(axes)} axes.")
     pads: list[Element] = [0] * (2 * rank)
     for position, axis in enumerate(axes):
         pads[axis], pads[rank + axis] = given[position], given[len(axes) + position]
-    return _padded(ctx, x, pads, value)
+    return padded(ctx, x, pads, value)
 
 
-def _padded(ctx: NodeContext, x: Value, pads: Sequence[Element], value: Value) -> Value:
+def padded(ctx: NodeContext, x: Value, pads: Sequence[Element], value: Value) -> Value:
+    """``x`` with pads, all begins then all ends, in the node's mode."""
     rank = x.type.rank
     ctx.require(len(pads) == 2 * rank, f"It has {len(pads)} pads for rank {rank}.")
     mode = ctx.attributes.choice("mode", _PAD_MODES, "constant")
@@ -284,11 +296,14 @@ def _cropped(
 # --- repetition -----------------------------------------------------------------------------------
 
 
-@handler("Tile")
+@handler("Tile", since=6)
 def _tile(ctx: NodeContext) -> Value:
+    return tiled(ctx, ctx.value(0), ctx.integers(1, "repeats"))
+
+
+def tiled(ctx: NodeContext, x: Value, given: Sequence[Element]) -> Value:
     """A dim of 1 in front of each repeated axis, broadcast, and merged again."""
-    x = ctx.value(0)
-    repeats = [index(r) for r in ctx.integers(1, "repeats")]
+    repeats = [index(r) for r in given]
     ctx.require(
         len(repeats) == x.type.rank, f"It has {len(repeats)} repeats for rank {x.type.rank}."
     )

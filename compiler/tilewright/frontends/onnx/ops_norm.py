@@ -3,7 +3,7 @@
 both generations.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tilewright.frontends.onnx import compose, shapes
 from tilewright.frontends.onnx.context import NodeContext
@@ -24,8 +24,8 @@ from tilewright.ir.ops.softmax import LogSoftmax, Softmax
 from tilewright.ir.ops.unary import Rsqrt, Sqrt
 
 
-@handler("BatchNormalization")
-def _batch_norm(ctx: NodeContext) -> object:
+@handler("BatchNormalization", since=7)
+def batch_norm(ctx: NodeContext) -> object:
     """Stays one op, which a pass folds into a conv; the batch gives statistics in training."""
     x = ctx.value(0)
     dtype = x.type.dtype
@@ -34,7 +34,8 @@ def _batch_norm(ctx: NodeContext) -> object:
     scale, bias, mean, variance = (ctx.value(i) for i in range(1, 5))
     op = BatchNorm(ctx.attributes.number("epsilon", 1e-5))
     training = ctx.version >= 14 and ctx.attributes.integer("training_mode", 0)
-    if ctx.outputs > 1 and not training:
+    # Until there was an attribute for it, a node that names more results trained.
+    if (ctx.outputs if ctx.version >= 14 else ctx.named) > 1 and not training:
         ctx.unsupported("its results beyond the first exist only in training mode")
     scale, bias = compose.cast(ctx, scale, dtype), compose.cast(ctx, bias, dtype)
     if not training:
@@ -99,12 +100,20 @@ def _group_norm(ctx: NodeContext) -> Value:
 
 @handler("MeanVarianceNormalization", since=9)
 def _mean_variance_norm(ctx: NodeContext) -> Value:
-    """``(x - mean) / (deviation + 1e-9)``, the standard's function, rounded to x's type once."""
+    given = ctx.attributes.integers("axes")
+    return mean_variance_norm(ctx, (0, 2, 3) if given is None else given, True)
+
+
+def mean_variance_norm(ctx: NodeContext, axes: Sequence[int], divide: bool) -> Value:
+    """``(x - mean) / (deviation + 1e-9)``, the standard's function, or the difference alone;
+    rounded to x's type once.
+    """
     x = ctx.value(0)
     wide = compose.cast(ctx, x, accumulator_dtype(x.type.dtype))
-    given = ctx.attributes.integers("axes")
-    axes = ctx.axes((0, 2, 3) if given is None else given, x.type.rank)
+    axes = ctx.axes(axes, x.type.rank)
     centred = ctx.emit(Sub(), wide, ctx.emit(ReduceMean(axes, True), wide))
+    if not divide:
+        return compose.cast(ctx, centred, x.type.dtype)
     variance = ctx.emit(ReduceMean(axes, True), ctx.emit(Mul(), centred, centred))
     deviation = ctx.emit(Add(), ctx.emit(Sqrt(), variance), compose.like(ctx, 1e-9, wide))
     return compose.cast(ctx, ctx.emit(Div(), centred, deviation), x.type.dtype)

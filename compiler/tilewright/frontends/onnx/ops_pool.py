@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pooling over windows and over whole planes."""
 
+import math
 from typing import Any
 
 from tilewright.frontends.onnx import compose
@@ -57,22 +58,28 @@ def average(ctx: NodeContext, x: Value, include_pad: bool) -> Value:
 def _lp_pool(ctx: NodeContext) -> Value:
     """``(sum of |x| ** p) ** (1 / p)``."""
     x = ctx.value(0)
-    p = ctx.attributes.integer("p", 2)
-    ctx.require(p > 0, f"Its p is {p}, below 1.")
+    p = _degree(ctx)
     windows = _windows(ctx)
     powered, pads = with_pads(ctx, _power(ctx, x, p), windows, 0)
     op = SumPool(windows.kernel, windows.strides, pads, windows.dilations, windows.ceil)
     return _root(ctx, ctx.emit(op, powered), p)
 
 
-def _power(ctx: NodeContext, x: Value, p: int) -> Value:
+def _degree(ctx: NodeContext) -> float:
+    """p, which was a float in version 1."""
+    p = ctx.attributes.number("p", 2.0) if ctx.version < 2 else ctx.attributes.integer("p", 2)
+    ctx.require(0 < p < math.inf, f"Its p is {p}, not a number above 0.")
+    return p
+
+
+def _power(ctx: NodeContext, x: Value, p: float) -> Value:
     if p == 2:
         return ctx.emit(Mul(), x, x)
     absolute = ctx.emit(Abs(), x)
     return absolute if p == 1 else ctx.emit(Pow(), absolute, compose.like(ctx, p, x))
 
 
-def _root(ctx: NodeContext, x: Value, p: int) -> Value:
+def _root(ctx: NodeContext, x: Value, p: float) -> Value:
     if p == 1:
         return x
     return ctx.emit(Sqrt(), x) if p == 2 else ctx.emit(Pow(), x, compose.like(ctx, 1.0 / p, x))
@@ -98,6 +105,5 @@ def _global_max_pool(ctx: NodeContext) -> Value:
 @handler("GlobalLpPool")
 def _global_lp_pool(ctx: NodeContext) -> Value:
     x = ctx.value(0)
-    p = ctx.attributes.integer("p", 2)
-    ctx.require(p > 0, f"Its p is {p}, below 1.")
+    p = _degree(ctx)
     return _root(ctx, ctx.emit(ReduceSum(_plane(ctx, x), True), _power(ctx, x, p)), p)

@@ -27,25 +27,24 @@ class _Extents:
     scales: tuple[float | None, ...]
 
 
-@handler("Upsample")
+@handler("Upsample", since=7)
 def _upsample_attributes(ctx: NodeContext) -> Value:
     """Up to version 8: scales are an attribute."""
-    x = ctx.value(0)
     scales = ctx.attributes.numbers("scales")
     ctx.require(scales is not None, "It has no scales.")
-    return _simple(ctx, x, _scaled(ctx, x, list(scales or []), list(range(x.type.rank))))
+    return upsampled(ctx, ctx.value(0), list(scales or []))
 
 
 @handler("Upsample", since=9)
 @handler("Resize", since=10)
 def _resize_simple(ctx: NodeContext) -> Value:
     """Scales are an input; positions are asymmetric."""
-    x = ctx.value(0)
-    scales = list(ctx.contents(1, "scales").reshape(-1))
-    return _simple(ctx, x, _scaled(ctx, x, scales, list(range(x.type.rank))))
+    return upsampled(ctx, ctx.value(0), list(ctx.contents(1, "scales").reshape(-1)))
 
 
-def _simple(ctx: NodeContext, x: Value, extents: _Extents) -> Value:
+def upsampled(ctx: NodeContext, x: Value, scales: list[object]) -> Value:
+    """``x`` scaled along each axis, with the positions of the first forms."""
+    extents = _scaled(ctx, x, scales, list(range(x.type.rank)))
     mode = ctx.attributes.choice("mode", ("nearest", "linear", "bilinear"), "nearest")
     # Nearest rounds down where it magnifies and up where it shrinks, as ONNX Runtime has it.
     shrinks = any(s is not None and s < 1 for s in extents.scales)

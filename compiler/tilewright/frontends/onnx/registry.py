@@ -20,7 +20,7 @@ import onnx
 if TYPE_CHECKING:
     from tilewright.frontends.onnx.context import NodeContext
 
-OLDEST_OPSET = 7
+OLDEST_OPSET = 1
 NEWEST_OPSET = 28
 
 Contents = npt.NDArray[np.object_]

@@ -49,6 +49,7 @@ DTYPES: dict[int, DType] = {
     _P.COMPLEX128: dtypes.C128,
     _P.STRING: dtypes.STRING,
 }
+CODE_NAMES: frozenset[str] = frozenset(_P.DataType.keys())
 CODES: dict[DType, int] = {dtype: code for code, dtype in DTYPES.items()}
 
 
@@ -61,6 +62,15 @@ def dtype_of(code: int, what: str) -> DType:
             f"{what} has element type {known}, which is not supported. Convert it to another type."
         )
     return dtype
+
+
+def dtype_named(name: str, what: str) -> DType:
+    """The element type of the name of an ONNX type code, such as ``FLOAT``."""
+    if name not in CODE_NAMES:
+        raise FrontendError(
+            f"{what} has element type {quoted(name)}, which is none. Export the model again."
+        )
+    return dtype_of(_P.DataType.Value(name), what)
 
 
 def to_array(
