@@ -5,6 +5,9 @@ Engines are never alternated call by call: the idle thread pool of one goes on s
 on the cores that the other needs. A block is at least half a second of one engine alone, and the
 calls of its first 150 ms are dropped. Rounds shuffle the order of the engines. The figure of an
 engine is the median of its blocks' medians, which a burst of foreign load moves little.
+
+A call is timed by the clock around it, unless it returns :class:`Took`: what a kernel takes inside
+of a run, or a loop in C, is known better there.
 """
 
 from __future__ import annotations
@@ -17,6 +20,10 @@ from dataclasses import dataclass
 
 Call = Callable[[], object]
 Clock = Callable[[], float]
+
+
+class Took(float):
+    """Seconds that a call says it took."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +75,10 @@ def run_block(call: Call, plan: BlockPlan, clock: Clock = time.perf_counter) -> 
     now = begin
     while now - begin < plan.seconds or len(counted) < plan.least_calls:
         start = clock()
-        call()
+        result = call()
         now = clock()
         if start - begin >= plan.settle:
-            counted.append(now - start)
+            counted.append(float(result) if isinstance(result, Took) else now - start)
     return counted
 
 

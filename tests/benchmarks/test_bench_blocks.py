@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.blocks import BlockPlan, Call, Timing, run_block, time_in_blocks
+from benchmarks.blocks import BlockPlan, Call, Timing, Took, run_block, time_in_blocks
 
 
 class FakeClock:
@@ -68,6 +68,20 @@ def test_every_engine_gets_every_round_in_blocks_of_its_own() -> None:
     assert set(blocks) == {"aaaaa", "bbbbb"}  # never call by call
     rounds = {(blocks[i], blocks[i + 1]) for i in range(0, len(blocks), 2)}
     assert rounds == {("aaaaa", "bbbbb"), ("bbbbb", "aaaaa")}  # both orders occur
+
+
+def test_a_call_may_say_what_it_took() -> None:
+    clock = FakeClock()
+    engine = clock.engine(0.125)
+    told = iter([9.0, 9.0, 1.0, 2.0, 3.0])
+
+    def call() -> Took:
+        engine()
+        return Took(next(told))
+
+    plan = BlockPlan(rounds=1, seconds=0.625, settle=0.25)
+    assert time_in_blocks({"kernel": call}, plan, clock)["kernel"].blocks == (2.0,)
+    assert clock.now == 0.625  # the block lasts by the clock
 
 
 def test_the_figure_is_the_median_of_block_medians() -> None:
