@@ -85,6 +85,7 @@ class Manifest:
     messages: tuple[str, ...] = ()
     kernels: tuple[KernelInfo, ...] = ()
     numerics: str = "default"
+    unchecked_indices: bool = False
     tool: str = "tilewright 0.1.0"
     notes: dict[str, Any] = field(default_factory=dict)
 
@@ -103,6 +104,7 @@ class Manifest:
                 "cores": self.target.cores,
             },
             "numerics": self.numerics,
+            "unchecked_indices": self.unchecked_indices,
             "inputs": [_port(port) for port in self.inputs],
             "outputs": [_port(port) for port in self.outputs],
             "symbols": [_symbol(symbol) for symbol in self.symbols],

@@ -95,3 +95,7 @@ class CacheError(TilewrightError):
 
 class InputError(TilewrightError):
     """The inputs given to a model do not fit it: name, rank, shape or dtype."""
+
+
+class IndexFaultError(TilewrightError, IndexError):
+    """An index that a model reads from data is outside of what it indexes."""

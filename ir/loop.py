@@ -13,7 +13,8 @@ The whole grammar::
            | Block(stage, part, point, stmt)     block mm.update(m, n, k) { ... }
            | Barrier()                           barrier
            host only:
-           | Require(condition, message, values) require c "message"(v, ...)
+           | Require(condition, message, values, fault)
+                                                 require c "message"(v, ...) fault
            | Place(buffer, offset)               place t: f32[n,64] at 4*n
            | Output(buffer, number)              output y: f32[n,10] as 0
            | Launch(kernel, args, ...)           launch @k(x, w, y; n) tasks t work w workspace b
@@ -145,11 +146,14 @@ class Barrier(Stmt):
 class Require(Stmt):
     """End the run with an error unless ``condition`` holds; ``{0}``, ``{1}`` in the message stand
     for ``values``.
+
+    The error is of the inputs' shapes, or with ``fault`` of an index that was read from data.
     """
 
     condition: Expr
     message: str
     values: tuple[Expr, ...] = ()
+    fault: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -308,7 +312,7 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
             return (*indices, value)
         case Block(_, _, point, _):
             return point
-        case Require(condition, _, values):
+        case Require(condition, _, values, _):
             return (condition, *values)
         case Launch(_, _, scalars, tasks, work, workspace, _):
             return (*scalars, tasks, work, workspace)
@@ -379,8 +383,8 @@ def _rebuilt(s: Stmt, inner: list[Stmt], on_expr: Callable[[Expr], Expr]) -> Stm
             return Alloc(buffer, inner[0])
         case Block(stage, part, point, _):
             return Block(stage, part, tuple(map(on_expr, point)), inner[0])
-        case Require(condition, message, values):
-            return Require(on_expr(condition), message, tuple(map(on_expr, values)))
+        case Require(condition, message, values, fault):
+            return Require(on_expr(condition), message, tuple(map(on_expr, values)), fault)
         case Place(buffer, offset):
             return Place(buffer, on_expr(offset))
         case Launch(kernel, buffers, scalars, tasks, work, workspace, origin):

@@ -307,7 +307,8 @@ class LoopParser(ExprParser):
         condition = self.expr()
         message = self.string()
         self.expect("(")
-        return Require(condition, message, tuple(self.separated(self.expr, ")")))
+        values = tuple(self.separated(self.expr, ")"))
+        return Require(condition, message, values, self.accept("fault"))
 
     def _place(self) -> Stmt:
         placed = self.buffer()

@@ -147,8 +147,9 @@ def head_text(s: Stmt) -> str:
             return f"{buffer.name}[{', '.join(map(str, indices))}] = {value}"
         case Barrier():
             return "barrier"
-        case Require(condition, message, values):
-            return f"require {condition} {json.dumps(message)}({', '.join(map(str, values))})"
+        case Require(condition, message, values, fault):
+            shown = f"{json.dumps(message)}({', '.join(map(str, values))})"
+            return f"require {condition} {shown}{' fault' if fault else ''}"
         case Place(buffer, offset):
             return f"place {buffer} at {offset}"
         case Output(buffer, number):

@@ -95,6 +95,14 @@ class Op:
         """
         return ()
 
+    def indexed_axes(self, operands: Sequence[TensorType]) -> tuple[int, ...]:
+        """The axes of operand 0 that operand 1 holds indices into: one, or one for each part of its
+        index tuples; none for an op without indices in its data.
+
+        ``reference`` and ``stages`` clamp such an index; that it is in range is checked apart.
+        """
+        return ()
+
     def reference(self, *operands: Array) -> tuple[Array, ...]:
         """The results in numpy; shapes and dtypes as ``infer`` says."""
         raise NotImplementedError(self.name)

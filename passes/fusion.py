@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from tilewright.ir.graph import Constant, Graph, Node, Value
 from tilewright.ir.ops.gather import Gather
+from tilewright.ir.ops.index_fault import IndexFault
 from tilewright.ir.rewrite import hinted
 from tilewright.passes.op_kinds import (
     EXPENSIVE,
@@ -108,9 +109,15 @@ class Policy:
             slow = node.op.axis == node.operands[0].type.rank - 1
         return self.expensive if slow else self.cheap
 
-    def copies(self, node: Node) -> bool:
-        """Is ``node`` so cheap that each of several users may have its own?"""
-        return node.op.name in ("broadcast_to", "iota")
+    def copies(self, node: Node, clusters: Collection[Cluster]) -> bool:
+        """Is ``node`` so cheap that each of several clusters may have its own?
+
+        A check of indices takes a copy of what makes them, so that they need no memory for it.
+        """
+        if node.op.name in ("broadcast_to", "iota"):
+            return True
+        others = [c for c in clusters if not isinstance(c.anchor.op, IndexFault)]
+        return len(others) <= 1 and node.op.name not in EXPENSIVE
 
 
 def stays_alone(node: Node) -> bool:
@@ -168,7 +175,8 @@ def _passes_over_operand(user: Node) -> float:
         for extent, stride in zip(window, strides, strict=True):
             passes *= max(1.0, extent / stride)
         return passes
-    return 1.0 if user.op.name.startswith("reduce_") else 3.0
+    once = user.op.name.startswith("reduce_") or isinstance(user.op, IndexFault)
+    return 1.0 if once else 3.0
 
 
 class Clusters:
@@ -239,7 +247,7 @@ class Clusters:
         if value.returned or any(u not in self._of for u in users):
             return False
         clusters = list(dict.fromkeys(c for u in users for c in self._of[u]))
-        if len(clusters) > 1 and not self._policy.copies(node):
+        if len(clusters) > 1 and not self._policy.copies(node, clusters):
             return False
         if not all(self._policy.takes_before(c, node) for c in clusters):
             return False

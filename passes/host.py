@@ -38,7 +38,7 @@ from tilewright.ir.loop import (
     Stmt,
     seq,
 )
-from tilewright.passes.host_checks import bind_symbols, graph_checks
+from tilewright.passes.host_checks import bind_symbols, graph_checks, index_checks
 from tilewright.passes.memory import Lifetime, Plan, check_plan, plan_memory
 from tilewright.passes.op_kinds import memory_of
 
@@ -103,6 +103,7 @@ def build_host(module: Module, launches: Sequence[LaunchSpec], name: str = "main
                 launch.origin,
             )
         )
+        body += index_checks(launch.node, buffers[-1])
     bindings, binding_checks = bind_symbols(module, memory.inputs, _used(launches, plan, module))
     checks = [*binding_checks, *graph_checks(module)]
     stmt = seq([*checks, *body])

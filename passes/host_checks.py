@@ -6,7 +6,8 @@ Type inference goes on where two dims *may* fit (three-valued equality), and sym
 that simplification relies on. This module collects the conditions under which compiled code is
 right, as ``require`` statements: first those on the input shapes, then those of single nodes (dims
 that must agree, slices in range). What is proven already asks for nothing, so a model of static
-shapes has one check for each input dim and none else.
+shapes has one check for each input dim and none else. Indices that are read from data are required
+to be in range where a kernel has looked through them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +19,7 @@ from tilewright.ir.dtypes import INDEX
 from tilewright.ir.errors import PassError
 from tilewright.ir.expr import (
     TRUE,
+    ZERO,
     Const,
     Expr,
     Read,
@@ -31,6 +33,7 @@ from tilewright.ir.expr import (
 from tilewright.ir.graph import Module, Node
 from tilewright.ir.loop import Require, shape_buffer
 from tilewright.ir.op import Requirement
+from tilewright.ir.ops.index_fault import MESSAGE, IndexFault
 from tilewright.ir.simplify import compare, floordiv, mod
 from tilewright.ir.value_expr import cast
 
@@ -160,6 +163,18 @@ def _dims_are_sizes(node: Node) -> Iterator[Requirement]:
         for dim in value.type.shape:
             if not is_nonnegative(dim):
                 yield compare("ge", dim, 0), "A result would have size {0}.", (dim,)
+
+
+def index_checks(group: Node, found: Buffer) -> Iterator[Require]:
+    """That a group which looks for an index out of range has found none; ``found`` is its
+    result.
+    """
+    for node in (n for region in group.regions for n in region.nodes):
+        if isinstance(node.op, IndexFault):
+            position, value, dim = (cast(Read(found, (index(i),)), INDEX) for i in range(3))
+            message = f"Node '{_plain(node.origin)}': {MESSAGE}"
+            values = (value, position, dim, sub(ZERO, dim))
+            yield Require(compare("lt", position, 0), message, values, True)
 
 
 def _named_values(problem: str, values: Sequence[Expr]) -> str:

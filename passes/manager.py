@@ -31,13 +31,15 @@ _ITEM = re.compile(r"\s*(?P<name>[a-z][a-z0-9-]*)\s*(\{(?P<options>[^{}]*)\})?\s
 
 @dataclass(frozen=True)
 class PassContext:
-    """What passes may ask: the target, the numeric policy (one of ``NUMERICS``), and which passes
-    are switched off. The target has no default, so that no result follows from the machine in use.
+    """What passes may ask: the target, the numeric policy (one of ``NUMERICS``), which passes are
+    switched off, and whether indices that are out of range are clamped instead of being an error.
+    The target has no default, so that no result follows from the machine in use.
     """
 
     target: Target
     numerics: str = "default"
     disabled: frozenset[str] = frozenset()
+    unchecked_indices: bool = False
 
     def __post_init__(self) -> None:
         if self.numerics not in NUMERICS:

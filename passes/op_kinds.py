@@ -38,6 +38,7 @@ REDUCTIONS = frozenset(
         "argmin",
         "avg_pool",
         "group_norm",
+        "index_fault",
         "instance_norm",
         "layer_norm",
         "log_softmax",

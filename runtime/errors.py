@@ -71,6 +71,10 @@ class UnsupportedError(RunError):
     """The artifact uses what this runtime does not have yet."""
 
 
+class IndexFaultError(RunError, IndexError):
+    """An index that the model reads from data is outside of what it indexes."""
+
+
 BY_STATUS: dict[int, type[RunError]] = {
     1: ArgumentError,
     2: InputError,
@@ -81,6 +85,7 @@ BY_STATUS: dict[int, type[RunError]] = {
     7: ModelError,
     8: StateError,
     9: UnsupportedError,
+    10: IndexFaultError,
 }
 
 

@@ -28,6 +28,7 @@ microseconds.
 
 STATUS_INPUT = 2
 STATUS_MEMORY = 5
+STATUS_INDEX = 10
 _TENSOR_BYTES = 24
 _SERVICES = {"direct": 8, "launch": 16, "arena": 24, "workspace": 32, "output": 40, "fail": 48}
 
@@ -139,9 +140,9 @@ class HostEmitter(StatementEmitter):
     def statement(self, s: Stmt) -> None:
         """Emit one statement of a host program."""
         match s:
-            case Require(condition, message, values):
+            case Require():
                 self.environment.new_statement()
-                self._require(condition, message, values)
+                self._require(s)
             case PlaceStmt(buffer, offset):
                 start = self.expressions.indices.index(offset)
                 pointer = self.builder.emit(
@@ -168,23 +169,23 @@ class HostEmitter(StatementEmitter):
         b.branch_if(condition, self._leave, onwards)
         b.enter(onwards)
 
-    def _require(self, condition: Expr, message: str, values: tuple[Expr, ...]) -> None:
-        if condition is TRUE:
+    def _require(self, s: Require) -> None:
+        if s.condition is TRUE:
             return
         b = self.builder
-        number = self.messages.setdefault(message, len(self.messages))
-        holds = self.expressions.value(condition)
-        numbers = [self._index(v) for v in values]
+        number = self.messages.setdefault(s.message, len(self.messages))
+        holds = self.expressions.value(s.condition)
+        numbers = [self._index(v) for v in s.values]
         fail, onwards = b.new_block("fail"), b.new_block("next")
         b.branch_if(holds, onwards, fail)
         b.enter(fail)
         self._fill(self._numbers, numbers)
-        count = constant(len(values), "i32")
+        count = constant(len(s.values), "i32")
         b.ret(
             self._call(
                 "fail",
                 "i32",
-                constant(STATUS_INPUT, "i32"),
+                constant(STATUS_INDEX if s.fault else STATUS_INPUT, "i32"),
                 constant(number, "i32"),
                 self._numbers,
                 count,

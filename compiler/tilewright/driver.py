@@ -148,7 +148,7 @@ def optimize(module: Module, target: Target, options: CompileOptions, report: Re
     if options.dump_ir is not None:
         clear_dump(options.dump_ir)
         instruments.append(Dump(options.dump_ir))
-    context = PassContext(target, options.numerics, options.disabled)
+    context = PassContext(target, options.numerics, options.disabled, options.unchecked_indices)
     run_passes(module, graph_passes(), context, instruments)
     report.passes += timer.rows
 
@@ -268,5 +268,6 @@ def _manifest(
         tuple(emitted.messages),
         tuple(KernelInfo(name, origin) for name, origin in emitted.calls),
         options.numerics,
+        options.unchecked_indices,
         notes=notes,
     )

@@ -2,8 +2,8 @@
 """All errors that Tilewright raises on purpose.
 
 All are subclasses of :class:`TilewrightError`; those of loading, saving and running also of
-:class:`RunError`, since the runtime stands alone and has a table of its own. ``InputError`` here is
-the one of running.
+:class:`RunError`, since the runtime stands alone and has a table of its own. ``InputError`` and
+``IndexFaultError`` here are those of running.
 """
 
 from tilewright.ir.errors import (
@@ -28,6 +28,7 @@ from tilewright.runtime.errors import (
     ArgumentError,
     ArtifactError,
     CopyError,
+    IndexFaultError,
     InputError,
     LibraryError,
     ModelError,
@@ -48,6 +49,7 @@ __all__ = [
     "CodegenError",
     "CopyError",
     "FrontendError",
+    "IndexFaultError",
     "InputError",
     "InterpreterError",
     "LibraryError",

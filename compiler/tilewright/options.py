@@ -26,6 +26,7 @@ class CompileOptions:
     cache_dir: Path | None = None
     tuned: bool = True
     records: Path | None = None
+    unchecked_indices: bool = False
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -3,7 +3,7 @@
 
 Bound the symbols; simplify; find normalisations, and fold those of batches before they are said in
 simpler ops; shape matrix products; choose layouts and pack weights; give outputs memory of their
-own; form groups.
+own; check indices; form groups.
 """
 
 from tilewright.passes.manager import Pass, parse_pipeline
@@ -27,6 +27,7 @@ GRAPH_PASSES = (
     "assign-layout",
     "fold-constants",
     "materialize-outputs",
+    "check-indices",
     "fuse",
 )
 

@@ -3,7 +3,7 @@
 
 Symbols take their values from the shapes of the feeds; a symbol that only a result defines (the
 count of non-zero elements) takes it from that result. Symbolic dims in attributes are replaced by
-their values. Each result is held to its type.
+their values. Each result is held to its type, each index that is read from data to its dim.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +17,7 @@ from tilewright.ir.errors import InputError, InterpreterError
 from tilewright.ir.expr import Expr, Symbol, index
 from tilewright.ir.graph import Constant, ConstantStore, Graph, Module, Node, Value
 from tilewright.ir.op import Array, Op
+from tilewright.ir.ops.index_fault import check_in_range
 from tilewright.ir.rewrite import evaluate
 
 
@@ -24,12 +25,14 @@ def interpret_graph(
     source: Module | Graph,
     feeds: Mapping[str, Array] | Sequence[Array],
     constants: ConstantStore | None = None,
+    unchecked_indices: bool = False,
 ) -> dict[str, Array]:
     """The outputs of a model by name, or of a bare graph by the names of its values (else their
     numbers).
 
-    ``feeds`` are the inputs in order, or by name. InputError if they do not fit, InterpreterError
-    if a result is not of its type.
+    ``feeds`` are the inputs in order, or by name; ``unchecked_indices`` clamps indices that are out
+    of range. InputError if the feeds do not fit, IndexFaultError for an index out of range,
+    InterpreterError if a result is not of its type.
     """
     graph = source.graph if isinstance(source, Module) else source
     if isinstance(source, Module):
@@ -43,7 +46,7 @@ def interpret_graph(
         if missing:
             raise InputError(f"There is no array for input '{missing[0]}'.")
         feeds = [feeds[n] for n in names]
-    run = _Run(ConstantStore() if constants is None else constants)
+    run = _Run(ConstantStore() if constants is None else constants, unchecked_indices)
     arrays = [np.asarray(f) for f in feeds]
     run.bind_inputs(graph, names, arrays)
     results = run.graph(graph, arrays)
@@ -74,8 +77,9 @@ def _known(value: Any, symbols: Mapping[str, int]) -> Any:
 class _Run:
     """Values of symbols, and the constants, during one run."""
 
-    def __init__(self, constants: ConstantStore) -> None:
+    def __init__(self, constants: ConstantStore, unchecked_indices: bool) -> None:
         self.constants = constants
+        self.unchecked_indices = unchecked_indices
         self.symbols: dict[str, int] = {}
 
     def bind_inputs(self, graph: Graph, names: Sequence[str], arrays: Sequence[Array]) -> None:
@@ -141,6 +145,8 @@ class _Run:
             raise InterpreterError(
                 f"The interpreter does not run '{op.name}', which has sub-graphs."
             )
+        if not self.unchecked_indices:
+            check_in_range(op, operands, node.origin)
         with np.errstate(all="ignore"):
             return tuple(np.asarray(r) for r in op.reference(*operands))
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.errors import InputError, InterpreterError
+from tilewright.ir.errors import IndexFaultError, InputError, InterpreterError
 from tilewright.ir.interpreter.emit import Emitter, fresh_memory
 from tilewright.ir.interpreter.loops import (
     build,
@@ -43,8 +43,8 @@ def interpret_host(
     """The outputs of a model by buffer name, in logical shape.
 
     ``feeds`` and ``constants`` are logical arrays by buffer name; ``kernels`` has those that are
-    launched, by name. InputError where a ``require`` does not hold, InterpreterError where the
-    program is at fault.
+    launched, by name. InputError or IndexFaultError where a ``require`` does not hold,
+    InterpreterError where the program is at fault.
     """
     run = _Run(host, kernels)
     arrays: list[Array] = []
@@ -105,10 +105,10 @@ class _Run:
         self.outputs[number] = (b, array, shape)
         return array
 
-    def require(self, holds: bool, message: str, values: tuple[Any, ...]) -> None:
+    def require(self, holds: bool, message: str, values: tuple[Any, ...], fault: bool) -> None:
         """End the run with an error unless ``holds``."""
         if not holds:
-            raise InputError(message.format(*values))
+            raise (IndexFaultError if fault else InputError)(message.format(*values))
 
     def launch(self, name: str, arrays: tuple[Array, ...], scalars: tuple[int, ...]) -> None:
         """Run a kernel on memory that it sees in shapes of its own."""
@@ -169,9 +169,10 @@ class _HostEmitter(Emitter):
 
     def other_statement(self, s: Stmt) -> None:
         match s:
-            case Require(condition, message, values):
+            case Require(condition, message, values, fault):
                 inner = "".join(f"{self.code(v)}, " for v in values)
-                self.line(f"host.require({self.code(condition)}, {message!r}, ({inner}))", s)
+                arguments = f"{self.code(condition)}, {message!r}, ({inner}), {fault}"
+                self.line(f"host.require({arguments})", s)
             case Place(buffer, offset):
                 arguments = f"{self.code(offset)}, {self.code(self._host.arena)}"
                 self._make(s, buffer, "place", arguments)

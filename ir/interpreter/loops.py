@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.errors import InputError, InterpreterError
+from tilewright.ir.errors import IndexFaultError, InputError, InterpreterError
 from tilewright.ir.expr import Symbol, free_variables, reads
 from tilewright.ir.interpreter.emit import Emitter, Source, Unwritten, fresh_memory
 from tilewright.ir.layout_data import pack, unpack
@@ -51,6 +51,8 @@ def call(program: Program, arguments: Sequence[Any]) -> dict[str, Array]:
     try:
         with np.errstate(all="ignore"):
             return program.function(*arguments)
+    except IndexFaultError:  # what the program itself tells, and an IndexError too
+        raise
     except (IndexError, ZeroDivisionError, Unwritten) as error:
         fault = _diagnosis(program, error, sys.exc_info()[2])
     raise InterpreterError(fault)

@@ -2,7 +2,7 @@
 """Gathering along one axis by a tensor of indices: whole slices, or single elements.
 
 A negative index counts from the end; one that is out of range is clamped, so that no value can read
-outside memory.
+outside memory, and an empty dim gives zeros.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from tilewright.ir.dtypes import F32, I32, I64, U8
 from tilewright.ir.expr import Expr, Read, Symbol
 from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.domain import INTEGERS, axes, from_end, read_clamped
-from tilewright.ir.ops.shapes import check_axis, not_empty_requirement
+from tilewright.ir.ops.shapes import check_axis
 from tilewright.ir.simplify import compare
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
@@ -43,12 +43,12 @@ class Gather(Op):
             tensor(x.dtype, (*x.shape[: self.axis], *indices.shape, *x.shape[self.axis + 1 :])),
         )
 
-    def requirements(self, operands: Sequence[TensorType]) -> tuple[Requirement, ...]:
-        x, indices = operands
-        return not_empty_requirement(x.shape[self.axis], indices)
+    def indexed_axes(self, operands: Sequence[TensorType]) -> tuple[int, ...]:
+        return (self.axis,)
 
     def reference(self, *operands: Array) -> tuple[Array, ...]:
         x, indices = operands
+        x = not_empty(x, (self.axis,))
         return (np.take(x, clamped_array(indices, x.shape[self.axis]), axis=self.axis),)
 
     def stages(self, operands: Sequence[Buffer], results: Sequence[Buffer]) -> tuple[Stage, ...]:
@@ -90,8 +90,12 @@ class GatherElements(Op):
     def requirements(self, operands: Sequence[TensorType]) -> tuple[Requirement, ...]:
         return element_requirements(self.axis, *operands)
 
+    def indexed_axes(self, operands: Sequence[TensorType]) -> tuple[int, ...]:
+        return (self.axis,)
+
     def reference(self, *operands: Array) -> tuple[Array, ...]:
         x, indices = operands
+        x = not_empty(x, (self.axis,))
         where: list[Array] = list(np.indices(indices.shape))
         where[self.axis] = clamped_array(indices, x.shape[self.axis])
         return (x[tuple(where)],)
@@ -136,12 +140,20 @@ def check_element_indices(op: Op, x: TensorType, indices: TensorType) -> None:
 
 def element_requirements(axis: int, x: TensorType, indices: TensorType) -> tuple[Requirement, ...]:
     """What :func:`check_element_indices` could not tell."""
-    found = not_empty_requirement(x.shape[axis], indices)
+    found: tuple[Requirement, ...] = ()
     for a, (d, i) in enumerate(zip(x.shape, indices.shape, strict=True)):
         if a != axis and not known_le(i, d):
             message = "A dim of {0} of the indices is larger than {1} in the data."
             found += ((compare("le", i, d), message, (i, d)),)
     return found
+
+
+def not_empty(x: Array, indexed: Sequence[int]) -> Array:
+    """``x`` with a zero in each of the ``indexed`` axes that is empty: what a clamped index reads
+    there.
+    """
+    grown = [(0, int(a in indexed and n == 0)) for a, n in enumerate(x.shape)]
+    return np.pad(x, grown) if any(more for _, more in grown) else x
 
 
 def clamped_array(indices: Array, dim: int) -> Array:

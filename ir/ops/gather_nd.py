@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gathering by index tuples: the last dim of the indices holds the index of a slice.
 
-Negative indices count from the end; those out of range are clamped.
+Negative indices count from the end; those out of range are clamped, and an empty dim gives zeros.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,8 +15,8 @@ from tilewright.ir.dtypes import F32, I32, I64
 from tilewright.ir.expr import Const, Expr, Read, Symbol, index
 from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.domain import axes, from_end, read_clamped
-from tilewright.ir.ops.gather import check_indices, clamped_array
-from tilewright.ir.ops.shapes import equal_requirement, not_empty_requirement
+from tilewright.ir.ops.gather import check_indices, clamped_array, not_empty
+from tilewright.ir.ops.shapes import equal_requirement
 from tilewright.ir.stage import Stage, map_stage
 from tilewright.ir.types import TensorType, tensor
 
@@ -59,13 +59,16 @@ class GatherNd(Op):
         for a in range(self.batch_dims):
             message = "Batch dims {0} and {1} are not equal."
             found += equal_requirement(x.shape[a], indices.shape[a], message)
-        for q in range(tuple_length(self, indices)):
-            found += not_empty_requirement(x.shape[self.batch_dims + q], indices)
         return found
+
+    def indexed_axes(self, operands: Sequence[TensorType]) -> tuple[int, ...]:
+        end = self.batch_dims + tuple_length(self, operands[1])
+        return tuple(range(self.batch_dims, end))
 
     def reference(self, *operands: Array) -> tuple[Array, ...]:
         x, indices = operands
         batch = self.batch_dims
+        x = not_empty(x, range(batch, batch + indices.shape[-1]))
         outer = np.indices(indices.shape[:-1])[:batch]
         inner = (
             clamped_array(indices[..., q], x.shape[batch + q]) for q in range(indices.shape[-1])

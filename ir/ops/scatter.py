@@ -2,7 +2,8 @@
 """Scattering: a copy of a tensor with elements or slices replaced, or combined with, updates.
 
 Updates are applied in row-major order, so where several hit one cell the last one stays. Negative
-indices count from the end; those out of range are clamped.
+indices count from the end; those out of range are clamped, and nothing is written where a dim that
+is indexed is empty.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ from tilewright.ir.ops.domain import NUMERIC, axes, clamped, combine, from_end
 from tilewright.ir.ops.elementwise import widened
 from tilewright.ir.ops.gather import check_element_indices, clamped_array, element_requirements
 from tilewright.ir.ops.gather_nd import tuple_length
-from tilewright.ir.ops.shapes import equal_requirement, not_empty_requirement
+from tilewright.ir.ops.shapes import equal_requirement
 from tilewright.ir.simplify import minimum
 from tilewright.ir.stage import Stage
 from tilewright.ir.types import TensorType, tensor
@@ -63,7 +64,9 @@ class _Scatter(Op):
         self.require(fits, f"The updates are {updates}, their shape must be ({wanted}).")
 
     def scattered(self, x: Array, updates: Array, where: tuple[Array, ...]) -> Array:
-        """``x`` with ``updates`` at the places ``where``."""
+        """``x`` with ``updates`` at the places ``where``; as it is if it has none."""
+        if not x.size:
+            return x
         result = widened(x).copy()
         if self.reduction_name() == "none":
             result[where] = widened(updates)
@@ -129,6 +132,9 @@ class ScatterElements(_Scatter):
         x, indices, updates = operands
         return element_requirements(self.axis, x, indices) + _same_dims(indices.shape, updates)
 
+    def indexed_axes(self, operands: Sequence[TensorType]) -> tuple[int, ...]:
+        return (self.axis,)
+
     def reference(self, *operands: Array) -> tuple[Array, ...]:
         x, indices, updates = operands
         where: list[Array] = list(np.indices(indices.shape))
@@ -182,10 +188,10 @@ class ScatterNd(_Scatter):
     def requirements(self, operands: Sequence[TensorType]) -> tuple[Requirement, ...]:
         x, indices, updates = operands
         count = tuple_length(self, indices)
-        found = _same_dims((*indices.shape[:-1], *x.shape[count:]), updates)
-        for dim in x.shape[:count]:
-            found += not_empty_requirement(dim, indices)
-        return found
+        return _same_dims((*indices.shape[:-1], *x.shape[count:]), updates)
+
+    def indexed_axes(self, operands: Sequence[TensorType]) -> tuple[int, ...]:
+        return tuple(range(tuple_length(self, operands[1])))
 
     def reference(self, *operands: Array) -> tuple[Array, ...]:
         x, indices, updates = operands

@@ -7,12 +7,11 @@ requirement at run time.
 
 from collections.abc import Sequence
 
-from tilewright.ir.bounds import known_equal, known_le, multiple_of, upper
+from tilewright.ir.bounds import known_equal, multiple_of, upper
 from tilewright.ir.dtypes import BOOL, DType
-from tilewright.ir.expr import FALSE, ONE, ZERO, Binary, Const, Expr, mul
+from tilewright.ir.expr import FALSE, ONE, Binary, Const, Expr, mul
 from tilewright.ir.op import Op, Requirement
 from tilewright.ir.simplify import bcast, compare, floordiv
-from tilewright.ir.types import TensorType
 
 # More elements than any memory holds; products of dims must stay far from 2^63.
 MOST_ELEMENTS = 1 << 47
@@ -76,10 +75,10 @@ def broadcast_requirements(shapes: Sequence[tuple[Expr, ...]]) -> tuple[Requirem
 
 def disjunction(conditions: Sequence[Expr]) -> Expr:
     """The or of conditions; those known to be false drop out."""
-    unknown = [c for c in conditions if c is not FALSE]
-    result = unknown[0]
-    for c in unknown[1:]:
-        result = Binary("or", result, c, BOOL)
+    result: Expr = FALSE
+    for c in conditions:
+        if c is not FALSE:
+            result = c if result is FALSE else Binary("or", result, c, BOOL)
     return result
 
 
@@ -129,11 +128,3 @@ def static_dims(op: Op, dims: Sequence[Expr]) -> tuple[int, ...]:
         raise ValueError(
             f"'{op.name}' has symbolic dims ({', '.join(map(str, dims))}); bind the symbols first."
         ) from None
-
-
-def not_empty_requirement(dim: Expr, indices: TensorType) -> tuple[Requirement, ...]:
-    """That ``dim`` is at least 1 where there are indices into it, unless it is known."""
-    if known_le(ONE, dim) or known_equal(indices.size, ZERO):
-        return ()
-    tests = [compare("ge", dim, ONE), *(compare("eq", d, ZERO) for d in indices.shape)]
-    return ((disjunction(tests), "A dim of {0} is too small to be indexed.", (dim,)),)

@@ -4,7 +4,8 @@
 Before ``%w = constant(); %t = transpose(%w)``, after ``%t = constant()``. The numpy reference of
 the op does the work. Not folded: what would grow (a broadcast constant stays a small constant and a
 broadcast; the sum of two broadcast vectors stays a sum), what is larger than ``cap`` bytes, and
-contractions above ``work`` multiplications. A ``relayout`` of a constant becomes a constant whose
+contractions above ``work`` multiplications, and what reads an index out of range, which is an error
+of the run. A ``relayout`` of a constant becomes a constant whose
 type has that layout; its bytes are packed when the artifact is written.
 """
 
@@ -14,6 +15,7 @@ from typing import ClassVar
 
 from tilewright.ir.graph import Builder, Constant, Module, Node, Value
 from tilewright.ir.op import MAX_ARRAY_RANK
+from tilewright.ir.ops.index_fault import fault_of
 from tilewright.ir.types import TensorType
 from tilewright.passes.manager import Pass, PassContext
 from tilewright.passes.op_kinds import has_symbolic_attributes, is_contraction
@@ -34,9 +36,12 @@ class FoldConstants(Pass):
     work: int = 1 << 30
 
     def run(self, module: Module, context: PassContext) -> bool:
-        return rewrite_module(module, {"*": [self._fold]})
+        unchecked = context.unchecked_indices
+        return rewrite_module(module, {"*": [lambda n, b: self._fold(n, b, unchecked)]})
 
-    def _fold(self, node: Node, builder: Builder) -> Sequence[Value] | None:
+    def _fold(
+        self, node: Node, builder: Builder, unchecked_indices: bool
+    ) -> Sequence[Value] | None:
         op = node.op
         if isinstance(op, Constant) or op.effects or node.regions or not self._worthwhile(node):
             return None
@@ -45,6 +50,8 @@ class FoldConstants(Pass):
             source = node.operands[0].op
             return builder.add_typed(source, (), types).results if source is not None else None
         arrays = [builder.constants[v.op.data] for v in node.operands if isinstance(v.op, Constant)]
+        if not unchecked_indices and fault_of(op, arrays) is not None:
+            return None
         results = op.reference(*arrays)
         refs = [builder.constants.add(r) for r in results]
         return [

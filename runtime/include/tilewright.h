@@ -45,7 +45,8 @@ typedef enum tw_status {
   TW_ERROR_IO = 6,          /* a file cannot be read */
   TW_ERROR_RUN = 7,         /* the model's own code reports a failure */
   TW_ERROR_STATE = 8,       /* the context is running already */
-  TW_ERROR_UNSUPPORTED = 9  /* valid, but not supported by this runtime */
+  TW_ERROR_UNSUPPORTED = 9, /* valid, but not supported by this runtime */
+  TW_ERROR_INDEX = 10       /* an index that the model reads from data is out of range */
 } tw_status;
 
 /* ---- Values: tensors as in DLPack, whose structs these match byte for byte ---- */

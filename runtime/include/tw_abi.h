@@ -94,8 +94,9 @@ typedef struct tw_services {
   void *(*output)(void *call, int32_t index, int32_t rank, const int64_t *shape);
 
   /* Sets the message of a failing run: text `message` of the manifest's "messages", where {0} to
-     {9} stand for values. `status` is a tw_status (TW_ERROR_INPUT for values or shapes that
-     the caller fed wrongly). Returns the status, for the host program to return. */
+     {9} stand for values. `status` is a tw_status (TW_ERROR_INPUT for shapes that the caller fed
+     wrongly, TW_ERROR_INDEX for an index out of range). Returns the status, for the host program
+     to return. */
   int32_t (*fail)(void *call, int32_t status, int32_t message, const int64_t *values,
                   int32_t count);
 } tw_services;

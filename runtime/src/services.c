@@ -28,7 +28,7 @@ int32_t tw_service_fail(void *call, int32_t status, int32_t message, const int64
   tw_context *context = call;
   const tw_model *model = context->model;
   tw_text text;
-  if (status < TW_ERROR_ARGUMENT || status > TW_ERROR_UNSUPPORTED) status = TW_ERROR_RUN;
+  if (status < TW_ERROR_ARGUMENT || status > TW_ERROR_INDEX) status = TW_ERROR_RUN;
   if (context->failure) return context->failure;
   tw_fail_begin(&text);
   if (message < 0 || message >= model->message_count) {

@@ -198,6 +198,22 @@ def test_failed_requirement_ends_the_run() -> None:
     assert machine.log == [("fail", 2, "Input 'x' has {0} columns, not 3.", [4])]
 
 
+def test_index_fault_has_a_status_of_its_own() -> None:
+    """The condition may read what a kernel has written."""
+    x, y = (buffer(name, tensor(F32, (2,))) for name in "xy")
+    i = Var("i", index(2))
+    copy = Kernel("copy", (x,), (y,), (), (), For(i, "serial", Store(y, (i,), Read(x, (i,)))))
+    value = Cast(Read(y, (index(1),)), INDEX)
+    check = Require(compare("lt", value, 5), "Index {0}, not {1}.", (value, -value), True)
+    launch = Launch("copy", (x, y), (), index(1), index(1), index(0), "")
+    body = seq([Output(y, 0), launch, check])
+    machine = Machine(HostProgram("main", (x,), (y,), (), index(64), body), [copy])
+    assert machine(np.array([9, 3], np.float32)) == 0
+    assert machine(np.array([1, 7], np.float32)) == 10
+    assert machine.log[-1] == ("fail", 10, "Index {0}, not {1}.", [7, -7])
+    assert machine(np.array([9, 3], np.float32)) == 0
+
+
 @pytest.mark.parametrize("service", ["arena", "workspace", "output"])
 def test_memory_that_is_refused_ends_the_run(service: str) -> None:
     machine = Machine(program(index(1), workspace=64), [rows_kernel()])

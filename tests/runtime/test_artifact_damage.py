@@ -171,7 +171,7 @@ def test_wrong_members(make: Make, path: str, value: Any) -> None:
 
 def test_missing_members(make: Make) -> None:
     data = make()
-    optional = {"tool", "numerics", "host", "notes"}
+    optional = {"tool", "numerics", "unchecked_indices", "host", "notes"}
     for key in manifest_of(data).keys() - optional:
         manifest = manifest_of(data)
         del manifest[key]

@@ -52,6 +52,13 @@ NumericsOption = Annotated[
     Numerics,
     typer.Option("--numerics", help="'strict' forgoes rewrites that change rounding much."),
 ]
+UncheckedIndicesOption = Annotated[
+    bool,
+    typer.Option(
+        "--unchecked-indices",
+        help="Clamp indices among the data that are out of range; else they are errors of a run.",
+    ),
+]
 NoCacheOption = Annotated[
     bool, typer.Option("--no-cache", help="Neither read nor write the compile cache.")
 ]

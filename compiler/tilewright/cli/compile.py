@@ -19,6 +19,7 @@ from tilewright.cli.arguments import (
     NumericsOption,
     RecordsOption,
     ShapeOption,
+    UncheckedIndicesOption,
     check_no_artifact,
     check_no_input,
     check_writable,
@@ -70,6 +71,7 @@ def compile_model(
     ] = "native",
     shape: ShapeOption = None,
     numerics: NumericsOption = Numerics.default,
+    unchecked_indices: UncheckedIndicesOption = False,
     disable: Annotated[
         list[str] | None,
         typer.Option("--disable", metavar="PASS", help="Leave a graph pass out. Repeatable."),
@@ -116,6 +118,7 @@ def compile_model(
         "numerics": numerics.value,
         "disable": ",".join(sorted(disable or ())),
         "tuned": str(not no_tuned),
+        "unchecked_indices": str(unchecked_indices),
     }
     request = _request(model, target, shapes, facts, cache_dir, records) if plain else None
     if request is not None and _fetch(request, model, path):
@@ -134,6 +137,7 @@ def compile_model(
         cache_dir=cache_dir,
         tuned=not no_tuned,
         records=records,
+        unchecked_indices=unchecked_indices,
     )
     chosen = choose_target(target)
     with progress_display(quiet) as progress:
@@ -257,6 +261,7 @@ def _as_json(built: "Build", path: Path, seconds: float) -> dict[str, Any]:
             "cores": manifest.target.cores,
         },
         "numerics": manifest.numerics,
+        "unchecked_indices": manifest.unchecked_indices,
         "inputs": ports(manifest.inputs),
         "outputs": ports(manifest.outputs),
         "phases": [{"name": name, "seconds": took} for name, took in report.phases],

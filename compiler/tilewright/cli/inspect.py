@@ -99,6 +99,7 @@ def artifact_facts(path: Path) -> dict[str, Any]:
         "runs_here": refusal is None,
         "refusal": refusal,
         "numerics": manifest["numerics"],
+        "unchecked_indices": manifest.get("unchecked_indices", False),
         "inputs": manifest["inputs"],
         "outputs": manifest["outputs"],
         "symbols": manifest["symbols"],
@@ -122,6 +123,7 @@ def _say_artifact(facts: dict[str, Any]) -> None:
     say(f"features  {' '.join(target['features']) or 'none beyond the base'}")
     say(f"runs here {'yes' if facts['runs_here'] else 'no: ' + facts['refusal']}")
     say(f"numerics  {facts['numerics']}")
+    say(f"indices   {'clamped' if facts['unchecked_indices'] else 'checked'}")
     say(f"constants {facts['constants']}, {sizes['constants']}")
     say(f"code      {sizes['code']}")
     _say_ports(facts)

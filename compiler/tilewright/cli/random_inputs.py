@@ -64,8 +64,8 @@ def random_inputs(
 ) -> dict[str, Array]:
     """An array for each input that is not given.
 
-    Floats are normal, integers from 0 to 9 (or what the type holds). ArgumentError for a size below
-    what a shape allows, OutOfMemoryError for arrays that are too large.
+    Floats are normal, integers 0 or 1: indices of almost any table, and masks. ArgumentError for a
+    size below what a shape allows, OutOfMemoryError for arrays that are too large.
     """
     values = sizes.values
     generator = np.random.default_rng(seed)
@@ -123,12 +123,8 @@ def _extent(dim: int | str, values: Mapping[str, int]) -> int:
 
 def _random(generator: np.random.Generator, port: Port, shape: tuple[int, ...]) -> Array:
     dtype = BY_NAME[port.dtype].numpy
-    if port.dtype == "bool":
-        return generator.integers(0, 2, shape).astype(np.bool_)
-    if port.dtype.startswith(("int", "uint")):
-        bits = BY_NAME[port.dtype].bits
-        most = min(9, (1 << (bits - port.dtype.startswith("int"))) - 1)
-        return generator.integers(0, most, shape, endpoint=True).astype(dtype)
+    if port.dtype.startswith(("bool", "int", "uint")):
+        return generator.integers(0, 2, shape).astype(dtype)
     values = generator.standard_normal(shape)
     if dtype.kind == "c":
         return (values + 1j * generator.standard_normal(shape)).astype(dtype)

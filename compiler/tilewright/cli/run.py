@@ -22,6 +22,7 @@ from tilewright.cli.arguments import (
     ShapeOption,
     SizeOption,
     ThreadsOption,
+    UncheckedIndicesOption,
     parse_shapes,
     parse_sizes,
     read_inputs,
@@ -86,7 +87,7 @@ def run_model(
         bool,
         typer.Option(
             "--random",
-            help="Fill the other inputs: normal floats, integers from 0 to 9. --size chooses "
+            help="Fill the other inputs: normal floats, integers 0 or 1. --size chooses "
             "symbolic dims.",
         ),
     ] = False,
@@ -108,6 +109,7 @@ def run_model(
     threads: ThreadsOption = None,
     shape: ShapeOption = None,
     numerics: NumericsOption = Numerics.default,
+    unchecked_indices: UncheckedIndicesOption = False,
     no_cache: NoCacheOption = False,
     cache_dir: CacheDirOption = None,
     quiet: QuietOption = False,
@@ -116,7 +118,8 @@ def run_model(
 ) -> None:
     """Run a model, or time it.
 
-    The options --shape, --numerics and --no-cache are for models that are compiled first.
+    The options --shape, --numerics, --unchecked-indices and --no-cache are for models that are
+    compiled first.
     """
     shapes, sizes = parse_shapes(shape), parse_sizes(size)
     if sizes and not random:
@@ -131,7 +134,12 @@ def run_model(
     else:
         from tilewright.api import CompileOptions, compile
 
-        options = CompileOptions(numerics.value, cache=not no_cache, cache_dir=cache_dir)
+        options = CompileOptions(
+            numerics.value,
+            cache=not no_cache,
+            cache_dir=cache_dir,
+            unchecked_indices=unchecked_indices,
+        )
         with progress_display(quiet) as progress:
             compiled = compile(
                 model, shapes=shapes, options=options, threads=threads, progress=progress

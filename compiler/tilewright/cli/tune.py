@@ -17,6 +17,7 @@ from tilewright.cli.arguments import (
     RecordsOption,
     ShapeOption,
     SizeOption,
+    UncheckedIndicesOption,
     check_no_artifact,
     check_no_input,
     parse_shapes,
@@ -61,6 +62,7 @@ def tune_model(
     shape: ShapeOption = None,
     size: SizeOption = None,
     numerics: NumericsOption = Numerics.default,
+    unchecked_indices: UncheckedIndicesOption = False,
     seed: Annotated[
         int, typer.Option("--seed", metavar="N", min=0, help="Decides which schedules are tried.")
     ] = 0,
@@ -84,7 +86,12 @@ def tune_model(
     from tilewright.autotune.records import ScheduleRecords
     from tilewright.tuning import make_tuner, tuning_job
 
-    options = CompileOptions(numerics.value, cache=not no_cache, cache_dir=cache_dir)
+    options = CompileOptions(
+        numerics.value,
+        cache=not no_cache,
+        cache_dir=cache_dir,
+        unchecked_indices=unchecked_indices,
+    )
     chosen = choose_target(target)
     interrupted = False
     with ScheduleRecords(records) as kept:

@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from tilewright.ir.errors import InputError, InterpreterError
+from tilewright.ir.errors import IndexFaultError, InputError, InterpreterError
 from tilewright.ir.interpreter.host import interpret_host
 from tilewright.ir.loop import HostProgram, Kernel
 from tilewright.ir.loop_parser import LoopParser, parse_functions
@@ -74,6 +74,9 @@ def test_a_buffer_placed_over_live_data_shows() -> None:
     assert np.isnan(run(overlapping.replace("at 64*n", "at 4*n"))).any()
 
 
+_FAULT = '(n <= 3) "Index {0} is bad."(n) fault'
+
+
 @pytest.mark.parametrize(
     ("old", "new", "error", "message"),
     [
@@ -88,6 +91,12 @@ def test_a_buffer_placed_over_live_data_shows() -> None:
         ),
         ("@add", "@sub", InterpreterError, "no kernel 'sub'"),
         ("(n <= 8)", "(n <= 3)", InputError, "Dim 0 of 'x' is 4, above 8."),
+        (
+            "(n <= 8) \"Dim 0 of 'x' is {0}, above 8.\"(n)",
+            _FAULT,
+            IndexFaultError,
+            "Index 4 is bad.",
+        ),
     ],
 )
 def test_faults(old: str, new: str, error: type[Exception], message: str) -> None:
