@@ -6,6 +6,8 @@ Tests of passes and schedules name their target: ``native`` raises there. Tests 
 ``native`` be another target that this machine can run, as if the tests ran on such a machine.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from tilewright.autotune.measure import check_runnable
@@ -50,4 +52,4 @@ def be_machine(text: str) -> None:
     target = parse_target(text)
     if not runs_here(target):
         raise pytest.UsageError(f"--machine: this machine does not run code for '{text}'.")
-    target_module._native = lambda: target
+    target_module._native = lambda: replace(target, cores=target_module.available_cores())

@@ -63,7 +63,9 @@ def test_error_over_the_whole_range(run: Any, function: str, dtype: DType) -> No
     "function", ["exp", "exp2", "tanh", "sigmoid", "erf", "log", "expm1", "log1p"]
 )
 def test_monotone(run: Any, function: str) -> None:
-    """Over consecutive numbers at many places, the seams between methods included."""
+    """Over consecutive numbers at many places, the seams between methods included. Without fused
+    multiply-add each result is rounded more often, and may fall by the last bit.
+    """
     starts = [-103.9, -87.4, -17.6, -9.0, -4.0, -1.0, -0.6326, -0.35, -1e-3, 1e-30, 1e-4, 0.34657,
               0.5, 0.6324, 0.66665, 0.99, 0.9999, 1.333, 2.0, 3.99, 8.9, 9.01, 17.0]  # fmt: skip
     for start in starts:
@@ -71,8 +73,10 @@ def test_monotone(run: Any, function: str) -> None:
             continue
         x = np.float32(start) + np.arange(6000) * np.spacing(np.float32(start), dtype=np.float32)
         x = np.unique(x.astype(np.float32))
-        y = evaluate(run, function, x, F32)
-        assert (np.diff(y) >= 0).all(), f"{function} falls near {start}."
+        for target in TARGETS:
+            y = evaluate(run, function, x, F32, target)
+            fall = 0.0 if target.has_fma else np.spacing(np.abs(y[1:]))
+            assert (np.diff(y) >= -fall).all(), f"{function} falls near {start} for {target}."
 
 
 def test_zeros_keep_their_sign(run: Any) -> None:
