@@ -155,6 +155,10 @@ def _gelu(node: Node, x: np.ndarray) -> np.ndarray:
     return result
 
 
+def _hard_swish(node: Node, x: np.ndarray) -> np.ndarray:
+    return x * np.clip(x / 6 + 0.5, 0, 1)
+
+
 def _lrn(node: Node, x: np.ndarray) -> np.ndarray:
     size, alpha = node.attributes["size"], float(np.float32(node.attributes["alpha"]))
     padded = np.pad(x**2, [(0, 0), ((size - 1) // 2, size // 2), (0, 0), (0, 0)])
@@ -173,6 +177,7 @@ _OWN: dict[str, Callable[..., np.ndarray]] = {
     "Erf": _erf,
     "Gelu": _gelu,
     "GlobalMaxPool": _global_max_pool,
+    "HardSwish": _hard_swish,
     "LRN": _lrn,
     "LayerNormalization": _layer_norm,
 }

@@ -123,8 +123,8 @@ def test_a_crash_is_told_and_the_next_graph_is_checked(monkeypatch: pytest.Monke
 
 
 def test_faults_are_made_smaller() -> None:
-    spec = next(s for s in map(draw, range(99)) if len(s.nodes) > 6)
-    assert len(spec.feeds) >= 1
+    large = (s for s in map(draw, range(99)) if len(s.nodes) > 6)
+    spec = next(s for s in large if all(t.static for t in s.tensors.values()))
     last = spec.nodes[-1].op
 
     def fails(smaller: Spec) -> bool:
