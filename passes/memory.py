@@ -11,10 +11,14 @@ by coefficients are disjoint whatever the symbols are.
 Nothing here knows graphs: a buffer is a key with a size and a lifetime.
 """
 
+import bisect
+import heapq
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+
+import numpy as np
 
 from tilewright.ir.errors import PassError
 from tilewright.ir.expr import ONE, ZERO, Expr, add, mul, polynomial, terms_of
@@ -111,19 +115,38 @@ def check_plan(buffers: Sequence[Lifetime], plan: Plan) -> None:
             raise PassError(f"Buffer '{buffer.key}' is not aligned to {ALIGNMENT} bytes.")
         if slot.start + slot.length > lengths.get(slot.base, -1):
             raise PassError(f"Buffer '{buffer.key}' lies outside its region of the arena.")
-    ordered = sorted(buffers, key=lambda b: b.first)
-    for position, one in enumerate(ordered):
-        for other in ordered[position + 1 :]:
-            if other.first > one.last:
-                break
-            if _collide(plan.slots[one.key], plan.slots[other.key]):
-                raise PassError(
-                    f"Buffers '{one.key}' and '{other.key}' both hold data at step {other.first} "
-                    "and share memory."
-                )
+    _check_apart(buffers, plan)
     for _, length in plan.regions:
         if length % ALIGNMENT:
             raise PassError(f"A region of the arena is not a multiple of {ALIGNMENT} bytes long.")
+
+
+def _check_apart(buffers: Sequence[Lifetime], plan: Plan) -> None:
+    """PassError if two buffers that hold data at one step share memory.
+
+    A sweep over the steps: what holds data at one step is apart by what was checked before, so it
+    has one order in memory, and a buffer that comes in need only be held against its neighbours.
+    """
+    alive: dict[Expr, list[tuple[int, int, int]]] = {}  # (start, stop, number), for each base
+    ending: list[tuple[int, int]] = []
+    numbered = sorted(enumerate(buffers), key=lambda item: item[1].first)
+    for number, buffer in numbered:
+        while ending and ending[0][0] < buffer.first:
+            _, gone = heapq.heappop(ending)
+            slot = plan.slots[buffers[gone].key]
+            alive[slot.base].remove((slot.start, slot.start + slot.length, gone))
+        slot = plan.slots[buffer.key]
+        row = (slot.start, slot.start + slot.length, number)
+        rows = alive.setdefault(slot.base, [])
+        at = bisect.bisect(rows, row)
+        for start, stop, other in rows[max(at - 1, 0) : at + 1]:
+            if row[0] < stop and start < row[1]:
+                raise PassError(
+                    f"Buffers '{buffers[other].key}' and '{buffer.key}' both hold data at step "
+                    f"{buffer.first} and share memory."
+                )
+        rows.insert(at, row)
+        heapq.heappush(ending, (buffer.last, number))
 
 
 def factor(size: Expr) -> tuple[Expr, int]:
@@ -153,30 +176,49 @@ def _best_fit(
     peak.
     """
     starts = [0] * len(members)
-    placed: list[int] = []
+    taken = _Taken(members)
     peak = 0
     for current in sorted(range(len(members)), key=lambda i: (order(members[i]), i)):
-        buffer, length = members[current]
-        rivals = sorted(
-            (starts[i], starts[i] + members[i][1]) for i in placed if members[i][0].overlaps(buffer)
-        )
-        starts[current] = _smallest_gap(rivals, length)
-        peak = max(peak, starts[current] + length)
-        placed.append(current)
+        starts[current] = taken.place(*members[current])
+        peak = max(peak, starts[current] + members[current][1])
     return starts, peak
 
 
-def _smallest_gap(taken: Iterable[tuple[int, int]], length: int) -> int:
-    """The start of the smallest hole between ``taken`` ranges that holds ``length``, or the end of
-    all.
+class _Taken:
+    """What is placed, as rows of (start, stop, first step, last step) in the order of the starts.
+
+    Rows of an array, since a model of thousands of buffers asks thousands of times which of them
+    hold data at the same time.
     """
-    best: tuple[int, int] | None = None
-    end = 0
-    for start, stop in taken:
-        if start - end >= length and (best is None or start - end < best[0]):
-            best = (start - end, end)
-        end = max(end, stop)
-    return end if best is None else best[1]
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        most = sum(length for _, length in members)
+        # Sizes of nonsensical models are more than 64 bits hold.
+        self._rows = np.empty((4, len(members)), np.int64 if most < 1 << 62 else object)
+        self._count = 0
+
+    def place(self, buffer: Lifetime, length: int) -> int:
+        """The start of the smallest hole that holds ``length`` between what holds data at the same
+        time, or the end of all that does; taken from now on.
+        """
+        rows = self._rows[:, : self._count]
+        rivals = rows[:2, (rows[2] <= buffer.last) & (rows[3] >= buffer.first)]
+        start = 0
+        if rivals.shape[1]:
+            ends = np.maximum.accumulate(rivals[1])
+            before = np.concatenate((ends[:1] * 0, ends[:-1]))
+            holes = rivals[0] - before
+            fitting = np.flatnonzero(holes >= length)
+            best = fitting[np.argmin(holes[fitting])] if fitting.size else None
+            start = int(ends[-1] if best is None else before[best])
+        self._insert(start, (start, start + length, buffer.first, buffer.last))
+        return start
+
+    def _insert(self, start: int, row: tuple[int, int, int, int]) -> None:
+        at = int(np.searchsorted(self._rows[0, : self._count], start, "right"))
+        self._rows[:, at + 1 : self._count + 1] = self._rows[:, at : self._count].copy()
+        self._rows[:, at] = row
+        self._count += 1
 
 
 def _fits(size: Expr, slot: Slot) -> bool:
@@ -189,12 +231,6 @@ def _fits(size: Expr, slot: Slot) -> bool:
         return False
     ratios = {Fraction(c, base[m]) for m, c in spare.items()}
     return len(ratios) == 1 and min(ratios) >= 0
-
-
-def _collide(one: Slot, other: Slot) -> bool:
-    if one.base is not other.base:
-        return False
-    return one.start < other.start + other.length and other.start < one.start + one.length
 
 
 def _bytes(regions: Iterable[tuple[Expr, int]]) -> Expr:

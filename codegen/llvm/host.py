@@ -5,19 +5,26 @@ The entry gets a table of services from the runtime (``runtime/include/tw_abi.h`
 arena and for the memory of outputs, reports failed requirements, and launches kernels. A launch
 with little work calls its kernel directly, at the cost of some stores and two calls; larger ones go
 through the runtime, which spreads their tasks over threads.
+
+A program of many launches or checks becomes several functions, since LLVM takes time that grows
+with the square of a function's size: thousands of pointers would live through thousands of blocks.
+The parts share a *frame* of the entry: the arena, the symbols, the outputs so far.
 """
 
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TypeVar
 
 from tilewright.codegen.llvm.addresses import Place
 from tilewright.codegen.llvm.builder import Block, Builder, Module, Value, constant
+from tilewright.codegen.llvm.host_frame import Frame, entry_buffers, slots_of, split_parts
 from tilewright.codegen.llvm.kernel import StatementEmitter
 from tilewright.ir.bounds import known_le
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.errors import CodegenError
 from tilewright.ir.expr import TRUE, Expr
-from tilewright.ir.loop import HostProgram, Launch, Output, Require, Stmt, shape_buffer, walk
+from tilewright.ir.loop import HostProgram, Launch, Output, Require, Seq, Stmt, shape_buffer, walk
 from tilewright.ir.loop import Place as PlaceStmt
 from tilewright.ir.target import Target
 
@@ -30,6 +37,10 @@ STATUS_INPUT = 2
 STATUS_MEMORY = 5
 STATUS_INDEX = 10
 _TENSOR_BYTES = 24
+PART_SLOTS = 256
+"""What one function has of arguments of launches and of checks; a program of no more is one
+function.
+"""
 _SERVICES = {"direct": 8, "launch": 16, "arena": 24, "workspace": 32, "output": 40, "fail": 48}
 
 
@@ -60,12 +71,22 @@ class HostEmitter(StatementEmitter):
     """Emits one host program."""
 
     def __init__(self, host: HostProgram, target: Target) -> None:
-        self.module = Module(target)
+        self._start(host, Module(target), {}, [])
+
+    def _start(
+        self,
+        host: HostProgram,
+        module: Module,
+        messages: dict[str, int],
+        calls: list[tuple[str, str]],
+    ) -> None:
+        self.module = module
         super().__init__(Builder(self.module))
         self.host = host
-        self.messages: dict[str, int] = {}
-        self.calls: list[tuple[str, str]] = []
+        self.messages = messages
+        self.calls = calls
         self._arena: Value | None = None
+        self._in_parts = False
         self._services: dict[str, Value] = {}
         self._leave = self.builder.new_block("leave")
         self._leaving: list[tuple[Value, Block]] = []
@@ -73,18 +94,15 @@ class HostEmitter(StatementEmitter):
     def emit(self, symbol: str) -> EmittedHost:
         """The text of the whole module."""
         b = self.builder
+        launches = _all(self.host, Launch)
+        self._in_parts = sum(map(slots_of, walk(self.host.body))) > PART_SLOTS
         self._bind_memory()
-        self._args = self._scratch(
-            max([self._slots(s) for s in _all(self.host, Launch)], default=1)
-        )
+        self._args = self._scratch_for(launches)
         ranks = [len(s.buffer.shape) for s in _all(self.host, Output)]
         counts = [len(s.values) for s in _all(self.host, Require)]
         self._numbers = self._scratch(max([*ranks, *counts, 1]))
         self.statement(self.host.body)
-        b.ret(constant(0, "i32"))
-        if self._leaving:
-            b.enter(self._leave)
-            b.ret(b.phi(self._leaving))
+        self._finish()
         parameters = "ptr %call, ptr %services, ptr %inputs, ptr %constants"
         self.module.functions.append(
             f'define i32 @{symbol}({parameters}) nounwind "no-builtins" {{\n{b.body()}\n}}'
@@ -93,21 +111,34 @@ class HostEmitter(StatementEmitter):
             self.module.declare(kernel, "i32", ["ptr", "i64", "i64", "ptr"])
         return EmittedHost(self.module.text(), tuple(self.messages), tuple(self.calls))
 
+    def _finish(self) -> None:
+        """The ends of the function: success, and the one for what fails."""
+        b = self.builder
+        b.ret(constant(0, "i32"))
+        if self._leaving:
+            b.enter(self._leave)
+            b.ret(b.phi(self._leaving))
+
     # --- memory -----------------------------------------------------------------------------------
 
     def _bind_memory(self) -> None:
-        """Pointers of inputs, their shapes and constants, and the services, all loaded at the
-        start.
+        """Pointers of inputs, their shapes and constants, and the services, as far as this function
+        needs them, all loaded at the start.
         """
         places = self.expressions.addresses.places
+        needed = entry_buffers(self.host, self._in_parts)
         for number, source in enumerate(self.host.inputs):
-            data = self._load("ptr", Value("%inputs", "ptr"), number * _TENSOR_BYTES)
-            places[source] = Place(data, 0, source.dtype.bytes, read_only=True)
-            shape = self._load("ptr", Value("%inputs", "ptr"), number * _TENSOR_BYTES + 8)
-            places[shape_buffer(source)] = Place(shape, 0, 8, read_only=True)
+            at = number * _TENSOR_BYTES
+            if source in needed:
+                data = self._load("ptr", Value("%inputs", "ptr"), at)
+                places[source] = Place(data, 0, source.dtype.bytes, read_only=True)
+            if shape_buffer(source) in needed:
+                shape = self._load("ptr", Value("%inputs", "ptr"), at + 8)
+                places[shape_buffer(source)] = Place(shape, 0, 8, read_only=True)
         for number, source in enumerate(self.host.constants):
-            data = self._load("ptr", Value("%constants", "ptr"), number * 8)
-            places[source] = Place(data, 0, 64, read_only=True)
+            if source in needed:
+                data = self._load("ptr", Value("%constants", "ptr"), number * 8)
+                places[source] = Place(data, 0, 64, read_only=True)
         for name in ("arena", "output", "fail"):
             self._services[name] = self._load("ptr", Value("%services", "ptr"), _SERVICES[name])
 
@@ -117,6 +148,9 @@ class HostEmitter(StatementEmitter):
 
     def _address(self, base: Value, offset: int) -> Value:
         return self.builder.emit(f"getelementptr i8, {base}, i64 {offset}", "ptr")
+
+    def _scratch_for(self, launches: list[Launch]) -> Value:
+        return self._scratch(max(map(slots_of, launches), default=1))
 
     def _scratch(self, slots: int) -> Value:
         return self.builder.allocate("i64", slots, 8)
@@ -155,6 +189,8 @@ class HostEmitter(StatementEmitter):
                 self._output(buffer, number)
             case Launch():
                 self._launch(s)
+            case Seq(stmts) if self._in_parts:
+                self._parts(stmts)
             case _:
                 super().statement(s)
 
@@ -213,11 +249,34 @@ class HostEmitter(StatementEmitter):
         place = Place(pointer, self.environment.depth, buffer.dtype.bytes)
         self.expressions.addresses.places[buffer] = place
 
-    # --- launches ---------------------------------------------------------------------------------
+    # --- parts ------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _slots(s: Launch) -> int:
-        return len(s.buffers) + len(s.scalars)
+    def _parts(self, stmts: Sequence[Stmt]) -> None:
+        """Functions for some statements each, called in turn: first those that check the inputs,
+        then, once there is an arena, those that launch kernels.
+        """
+        first = next(i for i, s in enumerate(stmts) if not isinstance(s, Require))
+        frame = Frame.of(self.host, self.environment.values)
+        memory = self._scratch(frame.slots)
+        for symbol, slot in frame.symbols.items():
+            self._store(self.environment.values[symbol], memory, slot)
+        self._call_parts(stmts[:first], frame, memory)
+        if any(isinstance(s, PlaceStmt) for s in stmts):
+            self._store(self._arena_start(), memory, 0)
+        self._call_parts(stmts[first:], frame, memory)
+
+    def _call_parts(self, stmts: Sequence[Stmt], frame: Frame, memory: Value) -> None:
+        call, services = Value("%call", "ptr"), Value("%services", "ptr")
+        shared = [call, services, Value("%inputs", "ptr"), Value("%constants", "ptr"), memory]
+        for part in split_parts(stmts, PART_SLOTS):
+            name = PartEmitter(self, frame).emit_part(part)
+            status = self.builder.call(name, "i32", 0, shared)
+            self._leave_if(self.builder.compare("ne", status, constant(0, "i32")), status)
+
+    def _store(self, value: Value, array: Value, slot: int) -> None:
+        self.builder.emit_void(f"store {value}, {self._address(array, 8 * slot)}, align 8")
+
+    # --- launches ---------------------------------------------------------------------------------
 
     def _launch(self, s: Launch) -> None:
         number = len(self.calls)
@@ -252,6 +311,74 @@ class HostEmitter(StatementEmitter):
         b = self.builder
         small = b.compare("sle", self._index(s.work), constant(DIRECT_WORK, "i64"))
         return b.op("or", small, b.compare("sle", tasks, constant(1, "i64")))
+
+
+class PartEmitter(HostEmitter):
+    """Emits some statements of a program as a function of their own.
+
+    A pointer is loaded where it is first needed, so that none lives longer than the part.
+    """
+
+    def __init__(self, entry: HostEmitter, frame: Frame) -> None:
+        self._start(entry.host, entry.module, entry.messages, entry.calls)
+        self._frame = frame
+        self._memory = Value("%frame", "ptr")
+
+    def emit_part(self, stmts: Sequence[Stmt]) -> str:
+        """The name of the function, which is added to the module."""
+        name = f"tw.part.{len(self.module.functions)}"
+        self._args = self._scratch_for([s for s in stmts if isinstance(s, Launch)])
+        ranks = [len(s.buffer.shape) for s in stmts if isinstance(s, Output)]
+        counts = [len(s.values) for s in stmts if isinstance(s, Require)]
+        self._numbers = self._scratch(max([*ranks, *counts, 1]))
+        for service in ("output", "fail"):
+            at = _SERVICES[service]
+            self._services[service] = self._load("ptr", Value("%services", "ptr"), at)
+        with ExitStack() as stack:
+            for symbol in self._frame.used(stmts):
+                value = self._load("i64", self._memory, 8 * self._frame.symbols[symbol])
+                stack.enter_context(self.environment.bound(symbol, value))
+            for s in stmts:
+                for shape in self._frame.shapes_read(s):
+                    self._pointer(shape)
+                self.statement(s)
+        self._finish()
+        parameters = "ptr %call, ptr %services, ptr %inputs, ptr %constants, ptr %frame"
+        self.module.functions.append(
+            f'define internal i32 @{name}({parameters}) noinline nounwind "no-builtins" '
+            f"{{\n{self.builder.body()}\n}}"
+        )
+        return name
+
+    def _arena_start(self) -> Value:
+        if self._arena is None:
+            self._arena = self._load("ptr", self._memory, 0)
+        return self._arena
+
+    def _pointer(self, buffer: Buffer) -> Value:
+        places, frame = self.expressions.addresses.places, self._frame
+        if buffer not in places:
+            if buffer in frame.shapes:
+                at = frame.shapes[buffer] * _TENSOR_BYTES + 8
+                pointer = self._load("ptr", Value("%inputs", "ptr"), at)
+            elif buffer in frame.inputs:
+                at = frame.inputs[buffer] * _TENSOR_BYTES
+                pointer = self._load("ptr", Value("%inputs", "ptr"), at)
+            elif buffer in frame.constants:
+                at = 8 * frame.constants[buffer]
+                pointer = self._load("ptr", Value("%constants", "ptr"), at)
+            elif buffer in frame.outputs:
+                pointer = self._load("ptr", self._memory, 8 * frame.outputs[buffer])
+            else:
+                self.statement(frame.placed[buffer])
+                return places[buffer].pointer
+            places[buffer] = Place(pointer, self.environment.depth, buffer.dtype.bytes)
+        return places[buffer].pointer
+
+    def _output(self, buffer: Buffer, number: int) -> None:
+        super()._output(buffer, number)
+        pointer = self.expressions.addresses.places[buffer].pointer
+        self._store(pointer, self._memory, self._frame.outputs[buffer])
 
 
 def _define_run(module: Module) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.llvm.compile import compile_many
-from tilewright.codegen.llvm.host import EmittedHost, emit_host
+from tilewright.codegen.llvm.host import PART_SLOTS, EmittedHost, emit_host
 from tilewright.codegen.llvm.kernel import emit_kernel
 from tilewright.ir.buffer import buffer
 from tilewright.ir.dtypes import F32, INDEX
@@ -44,6 +44,13 @@ OUTPUT = ctypes.CFUNCTYPE(P, P, I32, I32, ctypes.POINTER(I64))
 FAIL = ctypes.CFUNCTYPE(I32, P, I32, I32, ctypes.POINTER(I64), I32)
 
 N = Symbol("n", 1, 64)
+
+
+@pytest.fixture(params=[PART_SLOTS, 1], autouse=True)
+def part_slots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Every program as one function, and with each statement in a function of its own."""
+    monkeypatch.setattr("tilewright.codegen.llvm.host.PART_SLOTS", request.param)
+    return int(request.param)
 
 
 class Services(ctypes.Structure):
@@ -159,6 +166,11 @@ def program(work: Any, workspace: int = 0) -> HostProgram:
 
 X = np.arange(15, dtype=np.float32).reshape(5, 3)
 W = np.float32([1, 10, 100])
+
+
+def test_a_program_is_cut_into_parts(part_slots: int) -> None:
+    parts = emit_host(program(index(10)), NATIVE, "tw_host").text.count("define internal i32 @tw.part")
+    assert parts == (0 if part_slots > 1 else 4)
 
 
 def test_small_work_calls_kernels_directly() -> None:

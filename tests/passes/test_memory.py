@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import random
+import time
 
 import pytest
 
@@ -64,6 +65,22 @@ def test_symbolic_plans_are_disjoint_for_all_values(seed: int) -> None:
 def test_a_chain_of_proportional_sizes_uses_two_slots() -> None:
     chain = [Lifetime(i, B * 4096 * (1 + i % 2), i, i + 1) for i in range(20)]
     assert plan_memory(chain).size is B * 12288
+
+
+def test_sizes_beyond_64_bits_are_planned_too() -> None:
+    sizes = [index(1 << 70), index(64), index(1 << 62)]
+    plan = plan_memory([Lifetime(i, s, 0, 9) for i, s in enumerate(sizes)])
+    assert plan.size is index((1 << 70) + 64 + (1 << 62))
+
+
+def test_thousands_of_buffers_are_planned_and_checked_in_no_time() -> None:
+    """All at once, one after another, and with many sizes: a few milliseconds a hundred."""
+    shapes = [(lambda i: (0, 1200)), (lambda i: (i, i + 1)), (lambda i: (i, i + i % 700))]
+    began = time.process_time()
+    for shape in shapes:
+        buffers = [Lifetime(i, index(64 + 192 * (i % 37)), *shape(i)) for i in range(1200)]
+        check_plan(buffers, plan_memory(buffers))
+    assert time.process_time() - began < 8
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The frame that the functions of a large host program share, and how the program is cut.
+
+A frame is an array of 64-bit slots in the entry: the start of the arena, the values of the symbols,
+and the memory of each output once it has some. All else a part finds in what the entry was given.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewright.ir.buffer import Buffer
+from tilewright.ir.expr import Expr, free_variables, reads
+from tilewright.ir.loop import (
+    HostProgram,
+    Launch,
+    Let,
+    Output,
+    Place,
+    Require,
+    Stmt,
+    shape_buffer,
+    walk,
+)
+
+_CHECK_SLOTS = 8
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where a part finds things: the slots of ``symbols`` and ``outputs``, the numbers of
+    ``inputs``, of their ``shapes`` and of ``constants``, the statements that place what lies in the
+    arena.
+    """
+
+    symbols: dict[Expr, int]
+    outputs: dict[Buffer, int]
+    inputs: dict[Buffer, int]
+    shapes: dict[Buffer, int]
+    constants: dict[Buffer, int]
+    placed: dict[Buffer, Place]
+
+    @classmethod
+    def of(cls, host: HostProgram, bound: Mapping[Expr, object]) -> "Frame":
+        """The frame of a program whose symbols are ``bound``."""
+        symbols = {symbol: slot for slot, symbol in enumerate(bound, 1)}
+        stmts = list(walk(host.body))
+        made = [s.buffer for s in stmts if isinstance(s, Output)]
+        return cls(
+            symbols,
+            {buffer: slot for slot, buffer in enumerate(made, 1 + len(symbols))},
+            {buffer: number for number, buffer in enumerate(host.inputs)},
+            {shape_buffer(buffer): number for number, buffer in enumerate(host.inputs)},
+            {buffer: number for number, buffer in enumerate(host.constants)},
+            {s.buffer: s for s in stmts if isinstance(s, Place)},
+        )
+
+    @property
+    def slots(self) -> int:
+        """The length of the array."""
+        return 1 + len(self.symbols) + len(self.outputs)
+
+    def shapes_read(self, s: Stmt) -> list[Buffer]:
+        """The shapes of inputs that a statement reads."""
+        read = buffers_read(s) if isinstance(s, Require) else ()
+        return [buffer for buffer in read if buffer in self.shapes]
+
+    def used(self, stmts: Sequence[Stmt]) -> list[Expr]:
+        """The symbols that some statements of a part, and what places their buffers, need."""
+        needed: set[Expr] = set()
+        for s in stmts:
+            for e in self._expressions(s):
+                needed |= free_variables(e)
+        return [symbol for symbol in self.symbols if symbol in needed]
+
+    def _expressions(self, s: Stmt) -> Iterator[Expr]:
+        match s:
+            case Place(_, offset):
+                yield offset
+            case Output(buffer, _):
+                yield from buffer.shape
+            case Require(condition, _, values):
+                yield from (condition, *values)
+            case Launch():
+                yield from (*s.scalars, s.tasks, s.work, s.workspace)
+                yield from (self.placed[b].offset for b in s.buffers if b in self.placed)
+
+
+def slots_of(s: Stmt) -> int:
+    """How much code a statement is: a launch by its pointers and sizes; what defines none is 0."""
+    match s:
+        case Launch(_, buffers, scalars):
+            return len(buffers) + len(scalars)
+        case Require():
+            return _CHECK_SLOTS
+    return 0
+
+
+def entry_buffers(host: HostProgram, in_parts: bool) -> set[Buffer]:
+    """The buffers that the entry of a program touches itself: what it checks, and what it launches
+    kernels on unless that is left to parts.
+    """
+    found: set[Buffer] = set()
+    for s in walk(host.body):
+        match s:
+            case Let(_, value, _):
+                found.update(r.buffer for r in reads(value))
+            case Require() if not in_parts:
+                found.update(buffers_read(s))
+            case Launch() if not in_parts:
+                found.update(s.buffers)
+    return found
+
+
+def buffers_read(s: Require) -> set[Buffer]:
+    """The shapes that a check reads."""
+    return {r.buffer for e in (s.condition, *s.values) for r in reads(e)}
+
+
+def split_parts(stmts: Sequence[Stmt], most: int) -> Iterator[list[Stmt]]:
+    """The statements in order, cut where a part has ``most`` slots."""
+    part: list[Stmt] = []
+    slots = 0
+    for s in stmts:
+        part.append(s)
+        slots += slots_of(s)
+        if slots >= most:
+            yield part
+            part, slots = [], 0
+    if part:
+        yield part
