@@ -18,7 +18,13 @@ from typing import TypeVar
 
 from tilewright.codegen.llvm.addresses import Place
 from tilewright.codegen.llvm.builder import Block, Builder, Module, Value, constant
-from tilewright.codegen.llvm.host_frame import Frame, entry_buffers, slots_of, split_parts
+from tilewright.codegen.llvm.host_frame import (
+    Frame,
+    buffers_read,
+    entry_buffers,
+    slots_of,
+    split_parts,
+)
 from tilewright.codegen.llvm.kernel import StatementEmitter
 from tilewright.ir.bounds import known_le
 from tilewright.ir.buffer import Buffer
@@ -339,8 +345,9 @@ class PartEmitter(HostEmitter):
                 value = self._load("i64", self._memory, 8 * self._frame.symbols[symbol])
                 stack.enter_context(self.environment.bound(symbol, value))
             for s in stmts:
-                for shape in self._frame.shapes_read(s):
-                    self._pointer(shape)
+                if isinstance(s, Require):
+                    for read in buffers_read(s):
+                        self._pointer(read)
                 self.statement(s)
         self._finish()
         parameters = "ptr %call, ptr %services, ptr %inputs, ptr %constants, ptr %frame"

@@ -59,11 +59,6 @@ class Frame:
         """The length of the array."""
         return 1 + len(self.symbols) + len(self.outputs)
 
-    def shapes_read(self, s: Stmt) -> list[Buffer]:
-        """The shapes of inputs that a statement reads."""
-        read = buffers_read(s) if isinstance(s, Require) else ()
-        return [buffer for buffer in read if buffer in self.shapes]
-
     def used(self, stmts: Sequence[Stmt]) -> list[Expr]:
         """The symbols that some statements of a part, and what places their buffers, need."""
         needed: set[Expr] = set()
@@ -112,7 +107,7 @@ def entry_buffers(host: HostProgram, in_parts: bool) -> set[Buffer]:
 
 
 def buffers_read(s: Require) -> set[Buffer]:
-    """The shapes that a check reads."""
+    """The shapes, and results of kernels, that a check reads."""
     return {r.buffer for e in (s.condition, *s.values) for r in reads(e)}
 
 

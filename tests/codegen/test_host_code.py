@@ -169,7 +169,8 @@ W = np.float32([1, 10, 100])
 
 
 def test_a_program_is_cut_into_parts(part_slots: int) -> None:
-    parts = emit_host(program(index(10)), NATIVE, "tw_host").text.count("define internal i32 @tw.part")
+    text = emit_host(program(index(10)), NATIVE, "tw_host").text
+    parts = text.count("define internal i32 @tw.part")
     assert parts == (0 if part_slots > 1 else 4)
 
 
