@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.ir.expr import Expr
-from tilewright.ir.graph import Builder, Module, Node, Value
+from tilewright.ir.graph import Builder, Graph, Module, Node, Value
 from tilewright.ir.ops.index_fault import IndexFault
 from tilewright.ir.ops.reshape import Reshape
 from tilewright.passes.manager import Pass, PassContext
@@ -35,16 +35,20 @@ class CheckIndices(Pass):
             return False
         graph, ranges = module.graph, RangeAnalysis(module.constants)
         known: set[tuple[Value, tuple[Expr, ...]]] = set()
-        for node in list(graph.nodes):
+        nodes: list[Node] = []
+        for node in graph.nodes:
             dims = _indexed_dims(node)
-            if not dims:
-                continue
-            indices = node.operands[1]
-            sure = all(ranges.are_indices(indices, d) for d in dims)
-            if not sure and (indices, dims) not in known:
-                known.add((indices, dims))
-                builder = Builder(graph, module.constants, node.origin, before=node)
-                builder.add(IndexFault(dims), _as_list(indices, builder))
+            if dims:
+                indices = node.operands[1]
+                sure = all(ranges.are_indices(indices, d) for d in dims)
+                if not sure and (indices, dims) not in known:
+                    known.add((indices, dims))
+                    checks = Graph("")
+                    builder = Builder(checks, module.constants, node.origin)
+                    builder.add(IndexFault(dims), _as_list(indices, builder))
+                    nodes += checks.nodes
+            nodes.append(node)
+        graph.nodes = nodes
         return bool(known)
 
 

@@ -9,10 +9,17 @@ import onnx
 import pytest
 
 import tilewright
+from tilewright.driver import CompileOptions, Report, lower_groups, optimize
 from tilewright.errors import IndexFaultError
 from tilewright.frontends import import_model
 from tilewright.ir import errors as compiler_errors
+from tilewright.ir.expr import index
 from tilewright.ir.interpreter.graphs import interpret_graph
+from tilewright.ir.interpreter.host import interpret_host
+from tilewright.ir.loop_parser import parse_host
+from tilewright.ir.target import parse_target
+from tilewright.ir.verify_loop import verify_host
+from tilewright.passes.host import LaunchSpec, build_host
 from tilewright.runtime.arrays import Array
 
 Feeds = dict[str, Array]
@@ -163,6 +170,52 @@ def test_indices_that_are_computed_or_viewed(name: str) -> None:
     place = {"turned": 7, "cut": 7, "spread": 3}.get(name, 11)
     assert fault(model, {"x": x, "i": bad}) == ("pick", offset - 12, place, 9)
     assert model.run({"x": x, "i": good})["y"].size
+
+
+EMBEDDING = """
+    at = Cast<to = 7>(i) rows = Gather(x, at)
+    one = Constant<value_float = 1.0>() [add] y = Add(rows, one)
+"""
+
+
+def test_checks_leave_the_other_kernels_as_they_are() -> None:
+    """What reads the indices is fused as without the checks, to the same code."""
+    parsed = parse("float[n, 8] x, int32[b, s] i", EMBEDDING)
+    checked, unchecked = (
+        [k.name for k in tilewright.compile(parsed, options=options).report.kernels]
+        for options in ({}, CLAMPED)
+    )
+    assert len(unchecked) == 1 and len(checked) == 2 and unchecked[0] in checked
+
+
+def test_the_interpreter_of_host_programs_tells_the_same() -> None:
+    parsed = parse("float[n, 8] x, int32[b, s] i", EMBEDDING.replace("rows =", "[pick] rows ="))
+    target = parse_target("x86-64-v3,cores=2")
+    module, options = import_model(parsed), CompileOptions(verify=True)
+    optimize(module, target, options, Report())
+    lowered = lower_groups(module)
+    calls = [
+        LaunchSpec(
+            low.results[0].producer, low.kernel.name, low.arguments, low.results, low.scalars,
+            index(1), index(1), index(0), low.origin,
+        )
+        for low in lowered
+        if low.results[0].producer is not None
+    ]  # fmt: skip
+    host = build_host(module, calls).program
+    kernels = {low.kernel.name: low.kernel for low in lowered}
+    verify_host(host, kernels)
+    assert parse_host(str(host)) == host
+    feeds: Feeds = {"x": rows(3, 8), "i": np.array([[0, 1], [-3, 2]], np.int32)}
+    found = interpret_host(host, kernels, feeds, {})
+    model = tilewright.compile(parsed)
+    np.testing.assert_array_equal(found["y"], model.run(feeds)["y"])
+    feeds["i"][1] = -4, 3
+    with pytest.raises(compiler_errors.IndexFaultError) as caught:
+        interpret_host(host, kernels, feeds, {})
+    assert fault(model, feeds) == ("pick", -4, 2, 3)
+    with pytest.raises(IndexFaultError, match=re.escape(str(caught.value))):
+        model.run(feeds)
 
 
 def test_a_node_inside_a_function() -> None:

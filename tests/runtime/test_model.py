@@ -14,6 +14,7 @@ from tilewright.codegen.artifact import PortInfo, SymbolInfo
 from tilewright.runtime import KernelTime, load
 from tilewright.runtime.errors import (
     ArgumentError,
+    IndexFaultError,
     InputError,
     ModelError,
     OutOfMemoryError,
@@ -283,6 +284,9 @@ def test_failure_messages(make: Make) -> None:
     with pytest.raises(InputError) as input_error:
         model(F32([1]))
     assert str(input_error.value) == "Only -7."
+    with pytest.raises(IndexFaultError, match=r"^Only -7\.$") as index_error:
+        model(F32([-1]))
+    assert isinstance(index_error.value, IndexError)
     with pytest.raises(ModelError, match="The model stopped with status 5"):
         model(F32([2]))
     with pytest.raises(InputError, match="The model stopped with message number 3"):

@@ -119,13 +119,15 @@ int32_t host_kernel_fails(void *call, const tw_services *services, const tw_tens
   return 0;
 }
 
-/* Fails with message 0 or 1, chosen by x[0]; values 42 and -7. x[0] = 2: plain status 5. */
+/* Fails with message 0 or 1, chosen by x[0]; values 42 and -7. x[0] = 2: plain status 5;
+   x[0] = -1: message 1 with status 10, an index out of range. */
 int32_t host_fails(void *call, const tw_services *services, const tw_tensor *inputs,
                    void *const *constants) {
   int64_t values[2] = {42, -7};
   int32_t choice = (int32_t)*(const float *)inputs[0].data;
   (void)constants;
   if (choice == 2) return 5;
+  if (choice == -1) return services->fail(call, 10, 1, values, 2);
   return services->fail(call, choice ? 2 : 77, choice, values, 2);
 }
 
