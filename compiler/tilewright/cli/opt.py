@@ -12,6 +12,7 @@ import typer
 from tilewright.cli.arguments import (
     Numerics,
     NumericsOption,
+    UncheckedIndicesOption,
     check_no_artifact,
     check_writable,
     is_same_file,
@@ -67,6 +68,7 @@ def run_passes_on_text(
     ] = None,
     target: Annotated[str, typer.Option("--target", metavar="TARGET")] = "native",
     numerics: NumericsOption = Numerics.default,
+    unchecked_indices: UncheckedIndicesOption = False,
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Check the module after each pass.")
     ] = True,
@@ -104,7 +106,7 @@ def run_passes_on_text(
     if output and save_constants and is_same_file(output, save_constants):
         wrong_usage(f"Both outputs are '{output}'. Give --save-constants another file.")
     passes = graph_passes() if pipeline is None else parse_pipeline(pipeline)
-    context = PassContext(parse_target(target), numerics.value)
+    context = PassContext(parse_target(target), numerics.value, unchecked_indices=unchecked_indices)
     module = _read(source, constants, verify)
     timer = Time()
     instruments: list[Instrument] = [timer]

@@ -113,3 +113,16 @@ def test_bad_texts(call: Any, tmp_path: Path) -> None:
         result = call("opt", name, "-p", "", status=1)
         assert result.stderr.startswith("Error: ") and "Internal" not in result.stderr, name
     assert "There is no SOURCE." in call("opt", status=2).stderr
+
+
+def test_checks_of_indices_can_be_left_out(call: Any, tmp_path: Path) -> None:
+    text = """module {
+  graph @main(x: f32[4], i: i64[3]) -> (y) {
+    %0: f32[3] = gather(x, i) {axis=0}
+    return %0
+  }
+}
+"""
+    (tmp_path / "g.ir").write_text(text)
+    assert "index_fault(i) {dims=(4,)}" in call("opt", "g.ir", "-p", "check-indices").stdout
+    assert call("opt", "g.ir", "-p", "check-indices", "--unchecked-indices").stdout == text
