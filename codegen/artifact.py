@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tilewright.ir.errors import CodegenError
 
@@ -28,6 +29,9 @@ CONSTANT_ALIGNMENT = 64
 _PAGE_BYTES = {"x86_64": 4096, "aarch64": 65536}
 _CHUNK_BYTES = 1 << 22
 _INT64_MAX = (1 << 63) - 1
+_MARKED = 256  # bytes by which constants are told apart before they are compared
+
+Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -197,8 +201,8 @@ def write_stream(
 ) -> None:
     """Writes an artifact to a seekable, empty stream.
 
-    ``constants`` are contiguous buffers in the order of the host program's table; they are read
-    once, one after the other. Raises CodegenError for a manifest that no runtime would load.
+    ``constants`` are contiguous buffers in the order of the host program's table, of which those of
+    equal bytes are written once. Raises CodegenError for a manifest that no runtime would load.
     """
     if not 0 <= manifest.entry < len(image):
         raise CodegenError(
@@ -209,12 +213,19 @@ def write_stream(
         raise CodegenError(f"There is no runtime for the architecture '{manifest.target.arch}'.")
     stream.write(bytes(HEADER_BYTES))
     constant_section = _Section(stream, page)
-    table = []
+    table: list[tuple[int, int]] = []
+    kept: dict[bytes, list[tuple[Bytes, tuple[int, int]]]] = {}
     for constant in constants:
-        constant_section.align(CONSTANT_ALIGNMENT)
-        start = constant_section.bytes
-        constant_section.write(constant)
-        table.append((start, constant_section.bytes - start))
+        content = _content(constant)
+        alike = kept.setdefault(_mark(content), [])
+        place = next((at for other, at in alike if np.array_equal(other, content)), None)
+        if place is None:
+            constant_section.align(CONSTANT_ALIGNMENT)
+            start = constant_section.bytes
+            constant_section.write(constant)
+            place = (start, constant_section.bytes - start)
+            alike.append((content, place))
+        table.append(place)
     code_section = _Section(stream, page)
     code_section.write(image)
     manifest_section = _Section(stream, 8)
@@ -222,6 +233,19 @@ def write_stream(
     file_bytes = stream.tell()
     stream.seek(0)
     stream.write(_header(file_bytes, manifest_section, constant_section, code_section, page))
+
+
+def _content(constant: Any) -> Bytes:
+    """The bytes of a contiguous buffer, not copied."""
+    if isinstance(constant, np.ndarray):
+        return constant.reshape(-1).view(np.uint8)
+    return np.frombuffer(constant, np.uint8)
+
+
+def _mark(content: Bytes) -> bytes:
+    """Something short that is the same for equal bytes, and seldom for others."""
+    step = max(1, content.size // _MARKED)
+    return b"%d %s" % (content.size, content[::step][:_MARKED].tobytes())
 
 
 def artifact_bytes(manifest: Manifest, constants: Iterable[Any], image: bytes) -> bytes:

@@ -75,6 +75,7 @@ class Frame:
                 yield from buffer.shape
             case Require(condition, _, values):
                 yield from (condition, *values)
+                yield from (self.placed[b].offset for b in buffers_read(s) if b in self.placed)
             case Launch():
                 yield from (*s.scalars, s.tasks, s.work, s.workspace)
                 yield from (self.placed[b].offset for b in s.buffers if b in self.placed)

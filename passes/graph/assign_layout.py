@@ -16,7 +16,8 @@ is two vectors):
 * transposed convolution ``[O/B][spatial...][I][B]``;
 * matrix ``[N/B][K][B]``.
 
-They are written as ``relayout`` of constants, which constant folding executes.
+They are written as ``relayout`` of constants, which constant folding executes. A table that gathers
+read and that is such a weight, transposed or not, gets its bytes (:mod:`tilewright.passes.tables`).
 """
 
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from tilewright.passes.op_kinds import (
     is_map,
     is_reduction,
 )
+from tilewright.passes.tables import Packed, shared_tables
 
 _SOURCES = frozenset(("avg_pool", "conv", "conv_transpose", "max_pool", "sum_pool"))
 _AGNOSTIC = frozenset(
@@ -73,6 +75,7 @@ class AssignLayout(Pass):
         for node in list(graph.nodes):
             borders.pack_weights(node, 2 * context.target.lanes(4))
             borders.convert_operands(node)
+        borders.share_tables(module)
         borders.convert_outputs()
         graph.sort()
         return bool(chosen) or borders.inserted
@@ -150,6 +153,7 @@ class _Borders:
         self._graph = module.graph
         self._builder = Builder(module.graph, module.constants)
         self._made: dict[tuple[Value, Layout], Value] = {}
+        self._packed: list[Packed] = []
         self.inserted = False
 
     def _converted(self, value: Value, layout: Layout) -> Value:
@@ -175,6 +179,16 @@ class _Borders:
             layout = _weight_layout(node, block)
             if layout is not None:
                 node.set_operand(1, self._converted(weight, layout))
+                if node.op.name == "matmul":
+                    self._packed.append(Packed(weight, layout))
+
+    def share_tables(self, module: Module) -> None:
+        """Let gathers read tables as the bytes of packed weights, where they are the same."""
+        for table in shared_tables(module, self._packed):
+            converted = self._converted(table.weight, table.layout)
+            for user, position in list(table.weight.uses):
+                if user is not converted.producer:
+                    user.set_operand(position, converted)
 
     def convert_operands(self, node: Node) -> None:
         """Convert what a node cannot well read as it is."""

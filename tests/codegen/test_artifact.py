@@ -77,6 +77,19 @@ def test_constants_of_any_dtype(name: str) -> None:
     assert whole[start : start + weight.nbytes] == weight.tobytes()
 
 
+def test_equal_bytes_are_written_once(tmp_path: Path) -> None:
+    """Whatever their type; bytes that differ between the samples are others."""
+    one = np.arange(100_000, dtype=np.int64)
+    other = one.copy()
+    other[50_001] += 1
+    data = artifact_bytes(manifest(), [one, other, one.copy().view(np.float64), b""], CODE)
+    (tmp_path / "equal.tw").write_bytes(data)
+    rows = read_manifest(tmp_path / "equal.tw")["constants"]
+    assert rows[0] == rows[2] != rows[1] and rows[3]["bytes"] == 0
+    section = reader.parse_header(data).constants
+    assert 2 * one.nbytes <= section.bytes < 2 * one.nbytes + 128
+
+
 def test_both_sides_agree() -> None:
     for name in ("MAGIC", "FORMAT_VERSION", "HEADER_BYTES"):
         assert getattr(writer, name) == getattr(reader, name)
