@@ -31,6 +31,8 @@ supported, and why.
 
 Element types are {TYPES}, as far
 as ONNX lets an operator have them. Strings, sequences and optional values are not supported.
+Operators on `float16` and `bfloat16` compute in `float32`, however many steps they take, and their
+results are rounded once.
 
 Where an operand decides the shape of a result, or which nodes run, it must be a constant or follow
 from the shapes of the model's inputs: the shape of `Reshape` and `Expand`, the repeats of `Tile`,

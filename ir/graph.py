@@ -299,6 +299,18 @@ class Builder:
         self.position += 1
         return node
 
+    def take_back(self, begin: int) -> list[Node]:
+        """Remove the nodes that were added since ``position`` was ``begin``, and return them; only
+        they may use their results.
+        """
+        gone = self.graph.nodes[begin : self.position]
+        for node in reversed(gone):
+            for position, operand in enumerate(node.operands):
+                operand.uses.remove((node, position))
+        del self.graph.nodes[begin : self.position]
+        self.position = begin
+        return gone
+
     def __call__(self, op: Op, *operands: Value) -> Value:
         """Append a node with one result and return that."""
         return self.add(op, *operands).result

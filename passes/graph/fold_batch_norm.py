@@ -6,19 +6,30 @@ b')`` with ``w' = w * s``, ``b' = (b - mean) * s + bias``, ``s = scale / sqrt(va
 computed in float64 and rounded once. A product or sum with one constant for each channel after a
 convolution folds likewise. A batch normalisation of anything else becomes ``x * s + t``: two
 constants and one pass.
+
+A convolution of 16-bit floats is seen through the cast to f32 in which what follows is computed:
+before ``batch_norm(cast(conv(x, w)), ...)``, after ``cast(conv(x, w', b'))``, unless the new
+weights leave the range of the type.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from tilewright.ir.dtypes import DType
 from tilewright.ir.graph import Builder, Module, Node, Value, constant_array
 from tilewright.ir.op import Array
 from tilewright.ir.ops.binary import Add, Div, Mul, Sub
+from tilewright.ir.ops.cast import Cast
+from tilewright.ir.rounding import HALVES, computed_wide
 from tilewright.passes.manager import Pass, PassContext
 from tilewright.passes.rewriter import rewrite_module
 from tilewright.passes.rules.matching import only_use
+
+_DIGITS = 2.0**-8
+"""What rounding to a 16-bit type may change of a number that the type holds with all its digits."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +64,14 @@ def _batch_norm(node: Node, builder: Builder) -> Value | None:
     if folded is not None:
         return folded
     column = (-1, *[1] * (x.type.rank - 2))
-    dtype = x.type.dtype
-    product = builder(Mul(), x, builder.constant(factor.reshape(column), dtype))
-    return builder(Add(), product, builder.constant(shift.reshape(column), dtype))
+
+    def scaled(operands: Sequence[Value]) -> Sequence[Value]:
+        (v,) = operands
+        dtype = v.type.dtype
+        product = builder(Mul(), v, builder.constant(factor.reshape(column), dtype))
+        return (builder(Add(), product, builder.constant(shift.reshape(column), dtype)),)
+
+    return computed_wide(builder, (x,), [node.result.type], scaled)[0]
 
 
 def _scale_after_convolution(node: Node, builder: Builder) -> Value | None:
@@ -99,6 +115,11 @@ def _affine_convolution(x: Value, factor: Array, shift: Array, builder: Builder)
     """``conv(...) * factor + shift`` as a convolution, if ``x`` is one with constant weights used
     once.
     """
+    outer = x
+    if isinstance(x.op, Cast) and x.producer is not None and only_use(x):
+        (x,) = x.producer.operands
+        if x.type.dtype not in HALVES:
+            return None
     node = x.producer
     if node is None or node.op.name not in ("conv", "conv_transpose") or not only_use(x):
         return None
@@ -112,12 +133,25 @@ def _affine_convolution(x: Value, factor: Array, shift: Array, builder: Builder)
     scaled = _scaled_weight(node.op.name, weight, factor, groups)
     new_bias = bias * factor + shift
     dtype = x.type.dtype
+    if dtype in HALVES and not (_fits(scaled, dtype) and _fits(new_bias, dtype)):
+        return None
     weight_operand = node.operands[1]
     if not np.all(factor == 1.0):
         weight_operand = builder.constant(scaled, dtype, name=weight_operand.name)
     builder.origin = _both(node.origin, builder.origin)
     bias_operand = builder.constant(new_bias, dtype)
-    return builder(node.op, node.operands[0], weight_operand, bias_operand)
+    folded = builder(node.op, node.operands[0], weight_operand, bias_operand)
+    return folded if outer is x else builder(Cast(outer.type.dtype), folded)
+
+
+def _fits(array: Array, dtype: DType) -> bool:
+    """True if a 16-bit type holds numbers as well as their largest: none is infinite in it, and the
+    largest is not so small that it loses digits.
+    """
+    with np.errstate(over="ignore"):
+        narrow = array.astype(dtype.numpy).astype(np.float64)
+    largest, held = (float(np.abs(a).max(initial=0.0)) for a in (array, narrow))
+    return bool(np.isfinite(narrow).all()) and abs(held - largest) <= _DIGITS * largest
 
 
 def _scaled_weight(op: str, weight: Array, factor: Array, groups: int) -> Array:

@@ -21,6 +21,7 @@ from tilewright.ir.errors import FrontendError
 from tilewright.ir.expr import Expr
 from tilewright.ir.graph import Value
 from tilewright.ir.op import Array, Op
+from tilewright.ir.rounding import HALVES
 
 if TYPE_CHECKING:
     from tilewright.frontends.onnx.importer import Importer
@@ -39,7 +40,8 @@ class UnsupportedNodeError(FrontendError):
 
 class NodeContext:
     """One node during its import. ``attributes`` is typed access, ``version`` that of the node's
-    operator set; ``used`` are the names that other nodes or the graph's outputs read.
+    operator set; ``used`` are the names that other nodes or the graph's outputs read. ``inexact``
+    is set once a number of the node was rounded to a 16-bit float.
     """
 
     def __init__(
@@ -59,7 +61,14 @@ class NodeContext:
         self.version = version
         self.origin = origin
         self._used = used
+        self.inexact = False
         self.attributes = Attributes(node.attribute, scope.bindings, self.where)
+
+    def on(self, operands: Sequence[Operand | None]) -> "NodeContext":
+        """The node with other operands."""
+        return NodeContext(
+            self.importer, self.scope, self.node, operands, self.version, self.origin, self._used
+        )
 
     # --- refusing ---
 
@@ -216,7 +225,11 @@ class NodeContext:
 
     def constant(self, data: object, dtype: DType) -> Value:
         """A constant of that dtype."""
-        return self.importer.constant(np.asarray(data), dtype)
+        array = np.asarray(data)
+        if dtype in HALVES:
+            narrow = array.astype(dtype.numpy).astype(np.float64)
+            self.inexact |= not np.array_equal(narrow, array.astype(np.float64), equal_nan=True)
+        return self.importer.constant(array, dtype)
 
     def known_result(self, contents: Contents, dtype: DType) -> Operand:
         """A result whose elements are known; it becomes a tensor only if it is used as one."""

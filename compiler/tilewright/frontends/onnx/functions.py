@@ -114,6 +114,14 @@ def has_standard_body(domain: str, name: str, version: int) -> bool:
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
+def inline_standard(context: NodeContext, domain: str) -> list[Operand | None]:
+    """Walk the standard's body of a node, which is refused if it has none."""
+    body = standard_body(context, domain)
+    if body is None:
+        context.unsupported("")
+    return inline(context, body, standard=True)
+
+
 def standard_body(context: NodeContext, domain: str) -> onnx.FunctionProto | None:
     """The standard's body for a node; None if it has none."""
     schema = schema_of(domain, context.node.op_type, context.version)

@@ -22,6 +22,7 @@ from tilewright.frontends.onnx.context import NodeContext, UnsupportedNodeError
 from tilewright.frontends.onnx.expansion import called, expanded_size
 from tilewright.frontends.onnx.limits import Limits
 from tilewright.frontends.onnx.load import LoadedModel
+from tilewright.frontends.onnx.one_rounding import rounded_once
 from tilewright.frontends.onnx.operand import Operand, blocked
 from tilewright.frontends.onnx.order import ordered
 from tilewright.frontends.onnx.refusals import Refusals, domain_of, node_origin, operator_text
@@ -286,11 +287,8 @@ class Importer:
             return [evaluated]
         found = find_handler(domain, node.op_type, context.version)
         if found is not None:
-            return _as_operands(found(context))
-        body = functions.standard_body(context, domain)
-        if body is None:
-            context.unsupported("")
-        return functions.inline(context, body, standard=True)
+            return rounded_once(context, lambda c: _as_operands(found(c)))
+        return rounded_once(context, lambda c: functions.inline_standard(c, domain))
 
     def _evaluated(self, context: NodeContext, domain: str) -> Operand | None:
         """The node's result where the contents of all its inputs are known and small."""
