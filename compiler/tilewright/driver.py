@@ -53,7 +53,8 @@ from tilewright.kernel_report import (
 )
 from tilewright.options import CompileOptions as CompileOptions
 from tilewright.passes.host import LaunchSpec, build_host
-from tilewright.passes.lower.kernel import Lowered, lower_group
+from tilewright.passes.lower.forms import lower_all
+from tilewright.passes.lower.kernel import Lowered
 from tilewright.passes.manager import (
     Dump,
     Instrument,
@@ -200,7 +201,7 @@ def lower_groups(module: Module) -> list[Lowered]:
             )
     groups = [n for n in module.graph.nodes if isinstance(n.op, Group)]
     with placed_errors(module):
-        return [lower_group(n, module.constants) for n in groups]
+        return lower_all(groups, module.constants)
 
 
 def compile_cache(options: CompileOptions) -> CompileCache | None:

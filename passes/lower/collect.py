@@ -13,7 +13,7 @@ from tilewright.ir.buffer import Buffer, buffer
 from tilewright.ir.errors import PassError
 from tilewright.ir.expr import Const, Expr, Read, Scalar, Var, const
 from tilewright.ir.graph import ConstantStore, Graph, Node, Value, constant_array
-from tilewright.ir.op import Array
+from tilewright.ir.op import Array, Op
 from tilewright.ir.rewrite import rewrite, substitute
 from tilewright.ir.stage import Stage
 
@@ -36,10 +36,16 @@ class Computation:
         return Computation(stages, self.inputs, self.outputs, self.arguments)
 
 
-def collect(node: Node, constants: ConstantStore) -> Computation:
-    """The computation of a group node (or of a lone node of any op with stages)."""
+def collect(
+    node: Node, constants: ConstantStore, freed: Mapping[Node, Op] | None = None
+) -> Computation:
+    """The computation of a group node (or of a lone node of any op with stages).
+
+    ``freed`` asks for a kernel without numbers of its own: it has the ops that stand for nodes of
+    the group, and constants that hold one number become arguments like the others.
+    """
     if node.regions:
-        return _collect_graph(node.regions[0], node.operands, constants)
+        return _collect_graph(node.regions[0], node.operands, constants, freed)
     return _collect_node(node)
 
 
@@ -50,7 +56,12 @@ def _collect_node(node: Node) -> Computation:
     return Computation(stages, inputs, outputs, tuple(node.operands))
 
 
-def _collect_graph(graph: Graph, operands: list[Value], constants: ConstantStore) -> Computation:
+def _collect_graph(
+    graph: Graph,
+    operands: list[Value],
+    constants: ConstantStore,
+    freed: Mapping[Node, Op] | None = None,
+) -> Computation:
     buffers: dict[Value, Buffer] = {}
     inputs: list[Buffer] = []
     arguments: list[Value] = []
@@ -71,7 +82,7 @@ def _collect_graph(graph: Graph, operands: list[Value], constants: ConstantStore
         array = constant_array(node.results[0], constants) if node.results else None
         if array is not None:
             b = buffer(f"c{len(buffers)}", node.result.type)
-            if _is_uniform(array):
+            if freed is None and _is_uniform(array):
                 literals[b] = const(array.reshape(-1)[0].item(), b.dtype)
             else:
                 inputs.append(b)
@@ -81,7 +92,8 @@ def _collect_graph(graph: Graph, operands: list[Value], constants: ConstantStore
         for result in node.results:
             buffers.setdefault(result, buffer(f"t{len(buffers)}", result.type, "workspace"))
         mine = [buffers[v] for v in (*node.operands, *node.results)]
-        made = node.op.stages(mine[: len(node.operands)], mine[len(node.operands) :])
+        op = node.op if freed is None else freed.get(node, node.op)
+        made = op.stages(mine[: len(node.operands)], mine[len(node.operands) :])
         stages += names.unique(made, tuple(mine))
     outputs = tuple(buffers[v] for v in graph.outputs)
     literal = tuple(with_literals(s, literals) for s in stages)

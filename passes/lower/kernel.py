@@ -2,6 +2,7 @@
 """Lower a fusion group to a kernel: the pipeline of this package, in order."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.ir.buffer import Buffer
@@ -9,6 +10,8 @@ from tilewright.ir.errors import SymbolicDimError
 from tilewright.ir.expr import Expr, Symbol
 from tilewright.ir.graph import ConstantStore, Node, Value
 from tilewright.ir.loop import Alloc, Kernel, Stmt, seq
+from tilewright.ir.op import Op
+from tilewright.ir.rewrite import substitute
 from tilewright.ir.stage import Stage
 from tilewright.passes.lower.abstract import abstract_dims
 from tilewright.passes.lower.collapse import collapse_axes
@@ -32,22 +35,33 @@ class Lowered:
     origin: str
 
 
-def lower_group(node: Node, constants: ConstantStore) -> Lowered:
+@dataclass(frozen=True)
+class Freed:
+    """What a kernel takes as arguments though its group has numbers there: ops with symbols in
+    place of them, and the ``values`` of these symbols. Constants are buffers, all of them.
+    """
+
+    ops: Mapping[Node, Op]
+    values: Mapping[Expr, Expr]
+
+
+def lower_group(node: Node, constants: ConstantStore, freed: Freed | None = None) -> Lowered:
     """The kernel of a group node, unscheduled; equal forms give identical kernels.
 
     SymbolicDimError, naming the node, if an index of its stages is not affine.
     """
     try:
-        computation = collapse_axes(inline_maps(collect(node, constants)))
+        ops = None if freed is None else freed.ops
+        computation = collapse_axes(inline_maps(collect(node, constants, ops)))
         computation, symbols = abstract_dims(computation)
     except SymbolicDimError as error:
         raise SymbolicDimError(
             f"Node '{node.origin}' has no kernel for symbolic sizes: {error}", error.dims
         ) from error
     kernel = build_kernel(computation, tuple(symbols))
-    return Lowered(
-        kernel, computation.arguments, tuple(node.results), tuple(symbols.values()), node.origin
-    )
+    values = {} if freed is None else freed.values
+    scalars = tuple(substitute(e, values) for e in symbols.values())
+    return Lowered(kernel, computation.arguments, tuple(node.results), scalars, node.origin)
 
 
 def build_kernel(c: Computation, symbols: tuple[Symbol, ...]) -> Kernel:

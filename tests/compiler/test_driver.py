@@ -268,7 +268,7 @@ def test_a_kernel_that_needs_a_number_says_which_dim_to_fix(
     def refuse(node: Node, _: object) -> None:
         raise SymbolicDimError(f"Node '{node.origin}' has no kernel.", ["n"])
 
-    monkeypatch.setattr("tilewright.driver.lower_group", refuse)
+    monkeypatch.setattr("tilewright.passes.lower.forms.lower_group", refuse)
     said = r"^Node 'layer0' has no kernel\. Fix the symbolic dim 'n', as --shape h0=1,8 on the com"
     with pytest.raises(SymbolicDimError, match=said):
         build(layers, V3)
