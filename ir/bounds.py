@@ -12,15 +12,18 @@ symbols.
 import math
 from collections.abc import Callable
 
+from tilewright.ir.dtypes import INDEX
 from tilewright.ir.expr import (
     UNBOUNDED,
     ZERO,
+    Cast,
     Const,
     Expr,
     IndexOp,
     Monomial,
     Operand,
     Poly,
+    Select,
     Symbol,
     Var,
     add,
@@ -28,11 +31,13 @@ from tilewright.ir.expr import (
     index,
     mul,
     polynomial,
+    reads,
     sub,
     terms_of,
 )
 from tilewright.ir.interning import memoised
 from tilewright.ir.rewrite import substitute
+from tilewright.ir.value_bounds import interval, whole
 
 INFINITY = math.inf
 Bound = int | float
@@ -182,7 +187,39 @@ def _interval_end(e: Expr, least: bool) -> Bound:
             return (max if least else min)([_sum_end(terms, least), *ends])
         case IndexOp(op, a, b):
             return _op_interval(op, a, b)[0 if least else 1]
+        case Select(_, a, b):
+            return min(lower(a), lower(b)) if least else max(upper(a), upper(b))
+        case Cast(x, _) if all(isinstance(v, Symbol) for v in free_variables(e)) and not reads(e):
+            return _converted_interval(x)[0 if least else 1]
     return -INFINITY if least else INFINITY
+
+
+def _converted_interval(x: Expr) -> tuple[Bound, Bound]:
+    """The interval of a value of dims, as an index."""
+    ends = interval(x, bounds_of_dims) or whole(x.dtype if x.dtype.is_integer else INDEX)
+    assert ends is not None
+    return _saturated(ends[0]), _saturated(ends[1])
+
+
+def _saturated(end: Bound) -> Bound:
+    """The end of an interval as an integer of 64 bits."""
+    return INDEX.min if end <= INDEX.min else INDEX.max if end >= INDEX.max else int(end)
+
+
+def bounds_of_dims(e: Expr) -> tuple[Bound, Bound]:
+    """Finite bounds of an expression over dims: no symbol of a graph is ever above ``UNBOUNDED``,
+    which the host program sees to.
+    """
+    least, greatest = bounds(e)
+    if INFINITY in (-least, greatest):
+        # A symbol that is said to be one less, plus 1, has a greatest value that counts.
+        replaced: dict[Expr, Expr] = {
+            s: add(Symbol(s.name, s.lo - 1, UNBOUNDED - 1), 1)
+            for s in free_variables(e)
+            if isinstance(s, Symbol) and s.hi >= UNBOUNDED
+        }
+        least, greatest = bounds(substitute(e, replaced))
+    return least, greatest
 
 
 def _times(x: Bound, y: Bound) -> Bound:

@@ -36,6 +36,7 @@ from tilewright.ir.expr import (
     sub,
     terms_of,
 )
+from tilewright.ir.fold import folded
 from tilewright.ir.value_expr import cast, guard, logical_and, select
 
 CONSTRUCTORS: dict[str, Callable[[Operand, Operand], Expr]] = {"add": add, "sub": sub, "mul": mul}
@@ -48,6 +49,7 @@ def rewrite(
     """Rebuild ``e`` bottom-up through the simplifying constructors.
 
     ``leaf`` sees every node first; what it returns, unless None, replaces the node unvisited.
+    Indices and conditions in which nothing is left open become constants.
     """
     memo = {} if memo is None else memo
 
@@ -57,6 +59,8 @@ def rewrite(
             known = leaf(node)
             if known is None:
                 known = _rebuild(node, visit)
+                if known.dtype in (INDEX, BOOL) and known is not node:
+                    known = folded(known)
             memo[node] = known
         return known
 

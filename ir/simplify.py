@@ -45,7 +45,7 @@ from tilewright.ir.rewrite import CONSTRUCTORS
 
 def floordiv(a: Operand, b: Operand) -> Expr:
     """``a // b`` rounded to minus infinity, simplified; ``b`` must be positive."""
-    a, b = index(a), index(b)
+    a, b = index(a), _divisor(index(b))
     if b is ONE:
         return a
     if isinstance(a, Const) and isinstance(b, Const):
@@ -70,6 +70,13 @@ def floordiv(a: Operand, b: Operand) -> Expr:
     return add(quotient, IndexOp("floordiv", remainder, b))
 
 
+def _divisor(b: Expr) -> Expr:
+    """A divisor that turns out not to be positive where symbols get values counts as 1, as it does
+    in compiled code: whoever divides checks it.
+    """
+    return ONE if isinstance(b, Const) and int(b.literal) < 1 else b
+
+
 def _inner_floordiv(e: Expr, outer: Expr) -> IndexOp | None:
     """A floor-division by a constant that is a term of ``e`` by itself, small enough to join."""
     for monomial, coefficient in terms_of(e):
@@ -86,7 +93,7 @@ _LARGEST_DIVISOR = 1 << 31
 
 def mod(a: Operand, b: Operand) -> Expr:
     """``a - b * (a // b)``, simplified; ``b`` must be positive."""
-    a, b = index(a), index(b)
+    a, b = index(a), _divisor(index(b))
     if b is ONE:
         return ZERO
     if isinstance(a, Const) and isinstance(b, Const):

@@ -36,7 +36,9 @@ from tilewright.ir.op import Requirement
 from tilewright.ir.ops.index_fault import MESSAGE, IndexFault
 from tilewright.ir.simplify import compare, floordiv, mod
 from tilewright.ir.value_expr import cast
+from tilewright.passes.sizes import makes_sense
 
+_LONGEST_NAME = 80
 Bindings = list[tuple[Symbol, Expr]]
 
 
@@ -161,6 +163,7 @@ def _requirements(node: Node) -> tuple[Requirement, ...]:
 def _dims_are_sizes(node: Node) -> Iterator[Requirement]:
     for value in node.results:
         for dim in value.type.shape:
+            yield from makes_sense(dim)
             if not is_nonnegative(dim):
                 yield compare("ge", dim, 0), "A result would have size {0}.", (dim,)
 
@@ -182,6 +185,7 @@ def _named_values(problem: str, values: Sequence[Expr]) -> str:
     m).``
     """
     names = dict.fromkeys(str(v) for v in values if not isinstance(v, Const))
+    names = {name: None for name in names if len(name) <= _LONGEST_NAME}
     return f"{problem.removesuffix('.')} ({', '.join(names)})." if names else problem
 
 

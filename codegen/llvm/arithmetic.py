@@ -106,7 +106,7 @@ def _bool_binary(b: Builder, op: str, x: Value, y: Value) -> Value:
 
 def _float_binary(b: Builder, op: str, x: Value, y: Value, dtype: DType) -> Value:
     if op in _INFIX:
-        contract = " contract" if b.target.has_fma else ""
+        contract = " contract" if b.contracts else ""
         return rounded(b, b.op(f"f{op}{contract}", x, y), dtype)
     if op == "div":
         return rounded(b, b.div(x, y), dtype)

@@ -135,12 +135,14 @@ class Builder:
     """Appends instructions to one function.
 
     ``block`` is where the next instruction goes. Arithmetic methods work on scalars and vectors
-    alike and splat a scalar operand beside a vector.
+    alike and splat a scalar operand beside a vector. ``contracts`` says whether a product that is
+    added to something may go unrounded into the sum, as it does where the target fuses the two.
     """
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, contracts: bool = True) -> None:
         self.module = module
         self.target = module.target
+        self.contracts = contracts and module.target.has_fma
         self._count = 0
         self.allocations: list[str] = []
         self.blocks: list[Block] = []

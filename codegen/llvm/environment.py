@@ -21,6 +21,7 @@ from tilewright.ir.expr import (
     Expr,
     Read,
     Scalar,
+    Symbol,
     Var,
     add,
     free_variables,
@@ -47,6 +48,12 @@ class Scope:
 def is_pure(e: Expr) -> bool:
     """True if the value of ``e`` depends on its variables only, not on memory."""
     return not any(isinstance(n, Read) for n in walk(e))
+
+
+@memoised
+def follows_from_symbols(e: Expr) -> bool:
+    """True if the value of ``e`` depends on symbols only."""
+    return is_pure(e) and all(isinstance(v, Symbol) for v in free_variables(e))
 
 
 class Environment:
@@ -138,6 +145,13 @@ class Environment:
     def new_statement(self) -> None:
         """Forget what was read: memory may have changed."""
         self.statement = [{}]
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Code that shares nothing with the statement around it but what scopes remember."""
+        saved, self.statement = self.statement, [{}]
+        yield
+        self.statement = saved
 
     # --- bindings ---------------------------------------------------------------------------------
 

@@ -87,7 +87,8 @@ class HostEmitter(StatementEmitter):
         calls: list[tuple[str, str]],
     ) -> None:
         self.module = module
-        super().__init__(Builder(self.module))
+        # Sizes are rounded after every operation, as their types say.
+        super().__init__(Builder(self.module, contracts=False))
         self.host = host
         self.messages = messages
         self.calls = calls

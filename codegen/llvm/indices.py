@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 from tilewright.codegen.llvm.builder import Builder, Value, constant, vector_constant
-from tilewright.codegen.llvm.environment import Environment, is_pure
+from tilewright.codegen.llvm.environment import Environment, follows_from_symbols, is_pure
 from tilewright.ir.bounds import is_nonnegative, lower
 from tilewright.ir.dtypes import INDEX
 from tilewright.ir.errors import CodegenError
@@ -64,7 +64,16 @@ class IndexEmitter:
             return self.sum(e.terms)
         if isinstance(e, IndexOp):
             return self._remembered(e, e, lambda: self._operation(e))
+        if follows_from_symbols(e):
+            return self._remembered(e, e, lambda: self._size(e))
         return self._value(e)
+
+    def _size(self, e: Expr) -> Value:
+        """What symbols give in another way than by index arithmetic. It may be emitted far before
+        the statement that asks for it, so nothing that this has computed is of use there.
+        """
+        with self.environment.apart():
+            return self._value(e)
 
     def _remembered(self, key: object, e: Expr, emit: Callable[[], Value]) -> Value:
         env = self.environment

@@ -25,6 +25,7 @@ from tilewright.ir.expr import (
     Const,
     Expr,
     IndexOp,
+    Select,
     Symbol,
     free_variables,
     index,
@@ -38,6 +39,7 @@ from tilewright.ir.rewrite import substitute
 from tilewright.ir.types import TensorType, tensor
 from tilewright.passes.manager import Pass, PassContext
 from tilewright.passes.rewriter import graphs_of
+from tilewright.passes.sizes import always_evaluated
 
 # Each round may uncover facts by simplifying dims; models need one or two.
 _MOST_ROUNDS = 8
@@ -109,12 +111,13 @@ def _expressions(attribute: Any) -> Iterator[Expr]:
 
 
 def _divisors_in(e: Expr) -> Iterator[Expr]:
-    return (x.b for x in walk(e) if isinstance(x, IndexOp) and x.op in ("floordiv", "mod"))
+    atoms = (x for x in always_evaluated(e) if isinstance(x, IndexOp))
+    return (x.b for x in atoms if x.op in ("floordiv", "mod"))
 
 
 def _must_be_positive(symbol: Symbol, dims: Sequence[Expr], divisors: Set[Expr]) -> bool:
     """True for a symbol that may be 0 if something is divided by it, or if without that value a dim
-    is known to be a size.
+    is known to be a size; not where a condition of the model's own says what the dim is then.
     """
     if symbol.lo > 0 or symbol.hi < 1:
         return False
@@ -122,7 +125,14 @@ def _must_be_positive(symbol: Symbol, dims: Sequence[Expr], divisors: Set[Expr])
         return True
     positive: dict[Expr, Expr] = {symbol: _within(symbol, 1, symbol.hi)}
     unsure = [d for d in dims if symbol in free_variables(d) and not is_nonnegative(d)]
+    unsure = [d for d in unsure if not _is_chosen_by(symbol, d)]
     return any(is_nonnegative(substitute(d, positive)) for d in unsure)
+
+
+def _is_chosen_by(symbol: Symbol, e: Expr) -> bool:
+    """True if a condition on the symbol chooses a part of a size."""
+    choices = (x for x in walk(e) if isinstance(x, Select))
+    return any(symbol in free_variables(x.condition) for x in choices)
 
 
 def _solved(condition: Expr) -> tuple[Symbol, int] | None:

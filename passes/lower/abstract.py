@@ -42,9 +42,15 @@ from tilewright.ir.stage import Stage
 from tilewright.ir.value_expr import guard
 from tilewright.passes.lower.collect import Computation, map_stage_expressions
 
+_LEAST = -(1 << 62)
+"""Below any size that makes sense, and well within 64 bits."""
+
 
 class _Abstraction:
-    def __init__(self) -> None:
+    def __init__(self, c: Computation) -> None:
+        buffers = {b for s in c.stages for b in (*s.outputs, *(r.buffer for r in s.reads()))}
+        axes = [v.extent for s in c.stages for v in (*s.axes, *s.reduce_axes)]
+        self._sizes = {*axes, *(d for b in (*buffers, *c.inputs, *c.outputs) for d in b.shape)}
         self.symbols: dict[Expr, Symbol] = {}
         self._variables: dict[Var, Var] = {}
         self._buffers: dict[Buffer, Buffer] = {}
@@ -88,7 +94,9 @@ class _Abstraction:
         if e not in self.symbols:
             lo, hi = bounds(e)
             hint = hinted(e)
-            low = int(max(lo, 0)) if lo != float("-inf") else 0
+            # A dim is no less than 0, as the host program sees to; other sizes may be.
+            least = 0 if e in self._sizes else _LEAST
+            low = int(max(lo, least))
             high = min(int(hi), UNBOUNDED) if hi != float("inf") else UNBOUNDED
             name = f"n{len(self.symbols)}"
             self.symbols[e] = Symbol(name, low, high, max(1, multiple_of(e)), hint)
@@ -155,7 +163,7 @@ def abstract_dims(c: Computation) -> tuple[Computation, dict[Symbol, Expr]]:
     """The computation over its own symbols, and the expression over the model's dims that each
     stands for.
     """
-    a = _Abstraction()
+    a = _Abstraction(c)
     inputs = tuple(map(a.buffer, c.inputs))
     outputs = tuple(map(a.buffer, c.outputs))
     stages = tuple(map(a.stage, c.stages))

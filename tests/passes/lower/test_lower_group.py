@@ -10,6 +10,7 @@ from tilewright.ir.errors import SymbolicDimError
 from tilewright.ir.expr import Symbol
 from tilewright.ir.graph import Builder, ConstantStore, Graph, Value
 from tilewright.ir.ops.binary import Add, Mul
+from tilewright.ir.ops.conv import Conv
 from tilewright.ir.ops.cumsum import Cumsum
 from tilewright.ir.ops.matmul import Matmul
 from tilewright.ir.ops.scatter import ScatterElements
@@ -93,6 +94,17 @@ def test_work_grows_with_the_points() -> None:
     work = work_estimate(kernel)
     small, large = (evaluate(work, {"n0": n}) for n in (10, 100))
     assert 9 * small <= large <= 11 * small
+
+
+def test_groups_of_a_symbolic_number_of_channels() -> None:
+    """The group of an output channel is a quotient by a dim, times another."""
+    outputs, inputs = Symbol("M", 2, 64), Symbol("K", 1, 64)
+    builder = Builder(Graph("g"), ConstantStore(), "stem/conv")
+    x = Value(tensor(F32, (B, inputs * 2, 8, 8)))
+    weight = Value(tensor(F32, (outputs, inputs, 3, 3)))
+    node = builder.add(Conv((1, 1), (0, 0, 0, 0), (1, 1), 2), x, weight)
+    low = lower_group(node, builder.constants)
+    assert "(contract_o // (n2 // 2))*n1" in str(low.kernel.stages[0])
 
 
 def test_an_index_that_is_not_affine_names_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
