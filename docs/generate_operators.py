@@ -37,10 +37,12 @@ results are rounded once.
 Where an operand decides the shape of a result, or which nodes run, it must be a constant or follow
 from the shapes of the model's inputs: the shape of `Reshape` and `Expand`, the repeats of `Tile`,
 the bounds of `Slice` and `Range`, the pads of `Pad`, the sizes of `Resize`, the condition of
-`Compress` and of `If`. Where an operand holds indices (`Gather`, `GatherElements`, `GatherND`, and
-the operators of `Scatter`), they may be any data: one that is out of range is an error of the run,
-unless the model is compiled with `--unchecked-indices`, which clamps it. `MaxPool` is supported
-where nothing reads its second output, and no operator in training mode.
+`Compress` and of `If`. It may follow in any way, by integers, floats or conditions, each rounded as
+its element type says; branches of an `If` on a symbolic shape must compute shapes too. Where an
+operand holds indices (`Gather`, `GatherElements`, `GatherND`, and the operators of `Scatter`), they
+may be any data: one that is out of range is an error of the run, unless the model is compiled with
+`--unchecked-indices`, which clamps it. `MaxPool` is supported where nothing reads its second
+output, and no operator in training mode.
 
 {", ".join(f"`{name}`" for name in EXPERIMENTAL)}, and the first forms of
 `MeanVarianceNormalization` and `ThresholdedRelu`, were experimental up to set 9 and are no longer

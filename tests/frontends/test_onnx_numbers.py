@@ -14,7 +14,8 @@ from tests.frontends.onnx_running import (
     node_model,
     refused,
 )
-from tilewright.frontends.onnx import shapes
+from tilewright.frontends.dims import Unknown
+from tilewright.frontends.elements import convert, rounded
 from tilewright.ir.dtypes import F32, I64
 
 ODD = [math.nan, math.inf, -math.inf]
@@ -90,10 +91,10 @@ def test_rounding_keeps_what_is_not_finite() -> None:
         model, _ = node_model(op, [floats(*ODD, 1.5)], 13, (0,))
         check_against_runtime(model, {})
     for bad in ODD:
-        with pytest.raises(shapes.Unknown):
-            shapes.convert(bad, F32, I64)
-        with pytest.raises(shapes.Unknown):
-            shapes.rounded(bad, I64)
+        with pytest.raises(Unknown):
+            convert(bad, F32, I64)
+        with pytest.raises(Unknown):
+            rounded(bad, I64)
 
 
 def test_a_depth_that_is_a_fraction_is_rounded_down() -> None:

@@ -145,7 +145,7 @@ def test_what_dims_decide_says_which_to_fix() -> None:
         g (float[batch, length, 4] x, float[length] z) => (float[m] y) {
           s = Shape<start = 1, end = 2>(x)
           f = Cast<to = 1>(s)
-          odd = Sin(f)
+          odd = LpNormalization(f)
           none = Sub(odd, odd)
           h = Cast<to = 7>(none)
           k = Add(h, s)

@@ -2,7 +2,8 @@
 """The ONNX frontend: symbolic dims, functions, external data.
 
 :func:`import_model` is the entry. Each operator has one row or handler in the ``ops_*`` modules of
-this folder; loading such a module registers its rows.
+this folder, and what tells its results from known contents is in the ``evaluators*`` ones; loading
+such a module registers its rows.
 """
 
 import importlib
@@ -10,7 +11,6 @@ import pkgutil
 from pathlib import Path
 
 from tilewright.frontends.base import Frontend, Shapes
-from tilewright.frontends.onnx import evaluators  # noqa: F401  (registers the evaluators)
 from tilewright.frontends.onnx.importer import Importer
 from tilewright.frontends.onnx.limits import Limits
 from tilewright.frontends.onnx.load import Source, load_model, looks_like_onnx
@@ -19,7 +19,7 @@ from tilewright.ir.graph import Module
 __all__ = ["Limits", "OnnxFrontend", "import_model"]
 
 for _module in pkgutil.iter_modules(__path__):
-    if _module.name.startswith("ops_"):
+    if _module.name.startswith(("ops_", "evaluators")):
         importlib.import_module(f"{__name__}.{_module.name}")
 
 

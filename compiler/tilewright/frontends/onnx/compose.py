@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.frontends.dims import size_of
 from tilewright.frontends.onnx.context import NodeContext
-from tilewright.frontends.onnx.shapes import size_of
 from tilewright.ir.dtypes import I64, DType
 from tilewright.ir.expr import ONE, ZERO, Expr, Operand, index
 from tilewright.ir.graph import Value

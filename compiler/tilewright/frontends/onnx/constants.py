@@ -7,23 +7,20 @@ constants alone, it runs the references of the nodes between, within a budget.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 
+from tilewright.frontends.elements import is_number
 from tilewright.frontends.names import printable
 from tilewright.frontends.onnx.limits import Limits
 from tilewright.frontends.onnx.operand import Operand
-from tilewright.frontends.onnx.shapes import Ratio, is_number
 from tilewright.ir.dtypes import I64
 from tilewright.ir.expr import Const, Expr, index
 from tilewright.ir.graph import Builder, Constant, ConstantStore, Node, Value
 from tilewright.ir.op import MAX_ARRAY_RANK, Array
-from tilewright.ir.ops.binary import Div
 from tilewright.ir.ops.cast import Cast
 from tilewright.ir.ops.dim_values import DimValues
 from tilewright.ir.ops.reshape import Reshape
-from tilewright.ir.ops.where import Where
 
 
 def materialised(operand: Operand, builder: Builder) -> Value:
@@ -48,43 +45,16 @@ def materialised(operand: Operand, builder: Builder) -> Value:
 
 
 def _symbolic(operand: Operand, builder: Builder) -> Value:
-    """``dim_values`` of the elements (of their numerators, in a float tensor), in the operand's
-    shape and dtype; floats that are no integers of 64 bits are chosen from a constant.
-    """
+    """``dim_values`` of the elements, in the operand's shape and dtype."""
     assert operand.contents is not None
     contents = operand.contents
-    elements = contents.reshape(-1)
-    numerators, denominators = zip(*map(_parts, elements), strict=True)
-    value = builder(DimValues(numerators))
+    value = builder(DimValues(tuple(map(index, contents.reshape(-1)))))
     if operand.dtype is not I64:
         value = builder(Cast(operand.dtype), value)
-    if any(d != 1 for d in denominators):
-        value = builder(
-            Div(), value, builder.constant(np.array(denominators, np.float64), operand.dtype)
-        )
-    other = np.array([_is_other(x) for x in elements])
-    if any(other):
-        floats = np.array([x if _is_other(x) else 0.0 for x in elements], np.float64)
-        chosen = builder.constant(other), builder.constant(floats, operand.dtype)
-        value = builder(Where(), *chosen, value)
     if contents.ndim != 1:
         value = builder(Reshape(tuple(index(d) for d in contents.shape)), value)
     value.name = printable(operand.name)
     return value
-
-
-def _is_other(element: object) -> bool:
-    """True for a float that is no integer of 64 bits: a fraction, NaN, an infinity, a large one."""
-    return isinstance(element, float) and not (element.is_integer() and abs(element) < 1 << 62)
-
-
-def _parts(element: Any) -> tuple[Expr, int]:
-    """Numerator and denominator of an element; 0 for a float that has none."""
-    if isinstance(element, Ratio):
-        return element.numerator, element.denominator
-    if isinstance(element, Expr):
-        return element, 1
-    return index(0 if _is_other(element) else int(element)), 1
 
 
 def computed_array(value: Value, store: ConstantStore, limits: Limits) -> Array | None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import onnx
 
+from tilewright.frontends.elements import is_finite
 from tilewright.frontends.names import printable, quoted
-from tilewright.frontends.onnx import shapes
 from tilewright.frontends.onnx.attributes import Attributes
 from tilewright.frontends.onnx.operand import Operand
 from tilewright.frontends.onnx.reasons import why_unknown
@@ -92,10 +92,9 @@ class NodeContext:
 
     def needs_sizes(self, what: str, *items: object) -> NoReturn:
         """Refuse the node, since ``what`` (such as ``step``) would have to be a number but follows
-        from symbolic dims, those in the expressions and ratios among ``items``.
+        from symbolic dims, those in the expressions among ``items``.
         """
-        expressions = [x.numerator if isinstance(x, shapes.Ratio) else x for x in items]
-        dims = symbols_in(expressions)
+        dims = symbols_in(items)
         raise UnsupportedNodeError(
             f"its {what} depend{'' if _verb(what) == 'are' else 's'} on {dims_text(dims)}", dims
         )
@@ -167,13 +166,11 @@ class NodeContext:
         return [x for x in found if isinstance(x, int)]
 
     def element(self, position: int, what: str) -> Any:
-        """The only element of an input: a finite number or, as it depends on dims, an expression
-        or a ratio.
-        """
+        """The only element of an input: a finite number, or an expression over dims."""
         contents = self.contents(position, what)
         self.require(contents.size == 1, f"Its {what} must be one number, not {contents.size}.")
         element = contents.reshape(-1)[0]
-        self.require(shapes.is_finite(element), f"Its {what} is {element}, but must be finite.")
+        self.require(is_finite(element), f"Its {what} is {element}, but must be finite.")
         return element
 
     def scalar_number(self, position: int, what: str) -> float | int | bool:

@@ -8,17 +8,21 @@ them is skipped, and at the end one message tells what was wrong (:mod:`.refusal
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import onnx
 
 from tilewright.frontends.base import Shapes
+from tilewright.frontends.dims import Unknown, is_reasonable
+from tilewright.frontends.elements import is_number
 from tilewright.frontends.names import printable, quoted
-from tilewright.frontends.onnx import declared, functions, shapes
+from tilewright.frontends.onnx import declared, functions
 from tilewright.frontends.onnx.attributes import check_against_schema, schema_of
-from tilewright.frontends.onnx.constants import computed_array, materialised
+from tilewright.frontends.onnx.constants import computed_array
 from tilewright.frontends.onnx.context import NodeContext, UnsupportedNodeError
+from tilewright.frontends.onnx.evaluation import evaluated, follows_from_dims, materialise
 from tilewright.frontends.onnx.expansion import called, expanded_size
 from tilewright.frontends.onnx.limits import Limits
 from tilewright.frontends.onnx.load import LoadedModel
@@ -29,11 +33,9 @@ from tilewright.frontends.onnx.refusals import Refusals, domain_of, node_origin,
 from tilewright.frontends.onnx.registry import (
     NEWEST_OPSET,
     Contents,
-    find_evaluator,
     find_handler,
 )
 from tilewright.frontends.onnx.scope import Scope
-from tilewright.frontends.onnx.shapes import Unknown
 from tilewright.frontends.onnx.symbols import Symbols, expected_size
 from tilewright.frontends.onnx.tensors import check_rank, dtype_of, sparse_to_array, to_array
 from tilewright.frontends.onnx.weights import Bytes
@@ -282,39 +284,31 @@ class Importer:
             check_against_schema(
                 schema, context.attributes, len(node.input), len(node.output), context.where
             )
-        evaluated = self._evaluated(context, domain)
-        if evaluated is not None:
-            return [evaluated]
+        if (known := evaluated(context, domain)) is not None:
+            return known
+        if follows_from_dims(context, domain):
+            body = functions.standard_body(context, domain)
+            if body is not None:
+                return functions.inline(context, body, standard=True)
+        return self._handled(context)
+
+    def _handled(self, context: NodeContext) -> list[Operand | None]:
+        """What the node's outputs stand for, by its handler or the standard's function body."""
+        node, domain = context.node, domain_of(context.node)
         found = find_handler(domain, node.op_type, context.version)
         if found is not None:
             return rounded_once(context, lambda c: _as_operands(found(c)))
         return rounded_once(context, lambda c: functions.inline_standard(c, domain))
 
-    def _evaluated(self, context: NodeContext, domain: str) -> Operand | None:
-        """The node's result where the contents of all its inputs are known and small."""
-        evaluate = find_evaluator(domain, context.node.op_type)
-        if evaluate is None or context.outputs > 1:
-            return None
-        inputs: list[Contents | None] = []
-        for operand in context.operands:
-            known = None if operand is None else operand.known(self.limits.contents)
-            if operand is not None and known is None:
-                return None
-            inputs.append(known)
-        if not inputs or inputs[0] is None:
-            return None
-        try:
-            found = evaluate(context, inputs)
-        except Unknown:
-            return None
-        result = (
-            found
-            if isinstance(found, Operand)
-            else Operand("", context.operand(0).dtype, contents=np.asarray(found, object))
-        )
-        contents = result.contents
-        small = contents is not None and contents.size <= self.limits.contents
-        return result if small else None
+    def emitted(self, context: NodeContext, position: int) -> Value:
+        """A result of a node by ordinary nodes, whatever of it is known at import."""
+        saved = self.builder.origin, self._where
+        self.builder.origin, self._where = context.origin, context.where
+        result = self._handled(context)[position]
+        assert result is not None
+        value = self.materialise(result)
+        self.builder.origin, self._where = saved
+        return value
 
     def _define_results(self, context: NodeContext, results: Sequence[Operand | None]) -> None:
         names = context.node.output
@@ -331,9 +325,7 @@ class Importer:
                 result.value.name = printable(name)
             context.scope.define(
                 name,
-                Operand(
-                    name, result.dtype, result.array, result.contents, result.value, result.blocked
-                ),
+                replace(result, name=name),
             )
 
     # --- what is not supported ---
@@ -380,7 +372,7 @@ class Importer:
                 int(size.literal),
                 "elements",
             )
-        elif not all(shapes.is_reasonable(d) for d in type_.shape):
+        elif not all(is_reasonable(d) for d in type_.shape):
             dims = symbols_in(type_.shape)
             raise UnsupportedNodeError(
                 f"its dims grow into expressions of unreasonable size over {dims_text(dims)}", dims
@@ -398,9 +390,7 @@ class Importer:
         """The operand as a tensor of the graph, made once."""
         if operand.blocked:
             raise FrontendError(f"The value {quoted(operand.name)} comes from an unsupported node.")
-        if operand.value is None:
-            operand.value = materialised(operand, self.builder)
-        return operand.value
+        return materialise(operand, self)
 
     def known(self, operand: Operand) -> Contents | None:
         """The contents of an operand, computed from constants where need be; None if they are not
@@ -416,7 +406,7 @@ class Importer:
         """The array of a constant operand; None if it is not constant."""
         if operand.array is None and operand.contents is not None:
             elements = operand.contents.reshape(-1)
-            if all(shapes.is_number(x) for x in elements):
+            if all(is_number(x) for x in elements):
                 operand.array = np.array(operand.contents.tolist()).astype(operand.dtype.numpy)
         if operand.array is None:
             self.known(operand)

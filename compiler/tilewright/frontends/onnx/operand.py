@@ -6,13 +6,12 @@ value of our graph, or both. Data becomes a node only when something uses it as 
 shapes and pads never do.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tilewright.frontends.onnx.registry import Contents
-from tilewright.frontends.onnx.shapes import Ratio
 from tilewright.ir.dtypes import F32, DType
 from tilewright.ir.expr import Expr, index
 from tilewright.ir.graph import Value
@@ -21,8 +20,9 @@ from tilewright.ir.op import Array
 
 @dataclass(eq=False)
 class Operand:
-    """``array`` is a constant; ``contents`` an object array of ints, floats, bools and index
-    expressions.
+    """``array`` is a constant; ``contents`` an object array of numbers and expressions over dims
+    (:mod:`tilewright.frontends.elements`); ``deferred`` makes the value from other operands, where
+    contents that are no integers have expressions.
 
     ``blocked`` marks a result of an unsupported node, or an input without a shape: what depends on
     it is skipped, so that one message can list all unsupported operators.
@@ -34,6 +34,7 @@ class Operand:
     contents: Contents | None = None
     value: Value | None = None
     blocked: bool = False
+    deferred: "Deferred | None" = None
 
     @property
     def shape(self) -> tuple[Expr, ...]:
@@ -55,13 +56,21 @@ class Operand:
         return self.contents
 
     def expressions(self) -> Iterator[Expr]:
-        """The index expressions in the shape and in the contents."""
+        """The expressions in the shape and in the contents."""
         yield from self.shape
         for x in () if self.contents is None else self.contents.reshape(-1):
             if isinstance(x, Expr):
                 yield x
-            elif isinstance(x, Ratio):
-                yield x.numerator
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """The way to a tensor by ordinary nodes, taken only if the tensor is needed: ``make`` appends
+    them, once ``inputs`` have values.
+    """
+
+    inputs: Sequence[Operand]
+    make: Callable[[], Value]
 
 
 def blocked(name: str) -> Operand:

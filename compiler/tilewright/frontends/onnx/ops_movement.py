@@ -6,7 +6,8 @@ symbolic dims.
 from collections.abc import Sequence
 from typing import Literal
 
-from tilewright.frontends.onnx import compose, shapes
+from tilewright.frontends.dims import exact_quotient, reshaped_dims
+from tilewright.frontends.onnx import compose
 from tilewright.frontends.onnx.context import NodeContext
 from tilewright.frontends.onnx.registry import handler
 from tilewright.ir import bounds, simplify
@@ -35,7 +36,7 @@ def reshaped(ctx: NodeContext, wanted: list[Element]) -> Value:
     x = ctx.value(0)
     allow_zero = bool(ctx.attributes.integer("allowzero", 0))
     try:
-        dims = shapes.reshaped(x.type.shape, wanted, allow_zero)
+        dims = reshaped_dims(x.type.shape, wanted, allow_zero)
     except ValueError as error:
         ctx.fail(f"The shape cannot be taken: {error}.")
     return compose.reshape(ctx, x, dims)
@@ -145,7 +146,7 @@ def _split_sizes(ctx: NodeContext, extent: Expr, given: Sequence[Element] | None
         return [index(g) for g in given]
     wanted = ctx.attributes.integer("num_outputs", parts)
     ctx.require(wanted == parts and parts > 0, f"Its num_outputs is {wanted} for {parts} results.")
-    equal = shapes.exact_quotient(extent, index(parts))
+    equal = exact_quotient(extent, index(parts))
     if equal is not None:
         return [equal] * parts
     ctx.require(
@@ -358,7 +359,7 @@ def _blocks(ctx: NodeContext) -> tuple[Value, int]:
 
 
 def _part(ctx: NodeContext, dim: Expr, size: int) -> Expr:
-    quotient = shapes.exact_quotient(dim, index(size))
+    quotient = exact_quotient(dim, index(size))
     if quotient is None:
         ctx.require(
             not isinstance(dim, Const), f"A dim of {dim} does not split into blocks of {size}."

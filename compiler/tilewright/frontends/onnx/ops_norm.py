@@ -5,7 +5,8 @@ both generations.
 
 from collections.abc import Callable, Sequence
 
-from tilewright.frontends.onnx import compose, shapes
+from tilewright.frontends.dims import exact_quotient, size_of
+from tilewright.frontends.onnx import compose
 from tilewright.frontends.onnx.context import NodeContext
 from tilewright.frontends.onnx.registry import handler
 from tilewright.frontends.onnx.windows import LARGEST
@@ -76,7 +77,7 @@ def _group_norm_by_group(ctx: NodeContext) -> Value:
     """Version 18 has one scale and bias for each group."""
     x = ctx.value(0)
     groups = _groups(ctx)
-    per_group = shapes.exact_quotient(x.type.shape[1], index(groups))
+    per_group = exact_quotient(x.type.shape[1], index(groups))
     ctx.require(
         per_group is not None, f"Its {x.type.shape[1]} channels do not split into {groups} groups."
     )
@@ -165,9 +166,7 @@ def _lrn(ctx: NodeContext) -> Value:
     ctx.require(0 < size <= LARGEST, f"Its size is {size}, but must be from 1 to {LARGEST}.")
     ctx.require(x.type.rank >= 2, f"Its input has rank {x.type.rank}; at least 2 is needed.")
     batch, channels, *spatial = x.type.shape
-    rows = compose.reshape(
-        ctx, ctx.emit(Mul(), x, x), (batch, 1, channels, shapes.size_of(spatial))
-    )
+    rows = compose.reshape(ctx, ctx.emit(Mul(), x, x), (batch, 1, channels, size_of(spatial)))
     before = (size - 1) // 2
     pads = (before, 0, size - 1 - before, 0)
     pool = AvgPool((size, 1), (1, 1), pads, (1, 1), False, True)

@@ -3,10 +3,10 @@
 
 from collections.abc import Callable
 
+from tilewright.frontends.dims import size_of
 from tilewright.frontends.onnx import compose
 from tilewright.frontends.onnx.context import NodeContext
 from tilewright.frontends.onnx.registry import handler
-from tilewright.frontends.onnx.shapes import size_of
 from tilewright.ir.dtypes import BOOL, F64, U8
 from tilewright.ir.graph import Value
 from tilewright.ir.ops.arg_reduce import Argmax, Argmin

@@ -5,18 +5,18 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-
+from tilewright.frontends import elements
 from tilewright.frontends.onnx.context import NodeContext
 from tilewright.frontends.onnx.registry import handler
-from tilewright.frontends.onnx.shapes import Ratio
 from tilewright.ir import simplify
+from tilewright.ir.dtypes import F32, I64
 from tilewright.ir.expr import Const, Expr, index, mul
 from tilewright.ir.graph import Value
-from tilewright.ir.ops.resize import COORDINATES, MODES, ROUNDINGS, Resize, simplest_fraction
+from tilewright.ir.ops.resize import COORDINATES, MODES, ROUNDINGS, Resize
 
 _POLICIES = ("stretch", "not_larger", "not_smaller")
 _LARGEST_SCALE = 1 << 16
+_LARGEST_EXACT = 1 << 8
 
 
 @dataclass(frozen=True)
@@ -111,12 +111,8 @@ def _scaled(ctx: NodeContext, x: Value, scales: list[object], axes: list[int]) -
     kept: list[float | None] = [1.0] * len(shape)
     for axis, scale in zip(axes, scales):
         dim = shape[axis]
-        if isinstance(scale, Ratio):
-            shape[axis] = simplify.floordiv(mul(dim, scale.numerator), scale.denominator)
-            kept[axis] = None
-            continue
         if isinstance(scale, Expr):
-            shape[axis], kept[axis] = mul(dim, scale), None
+            shape[axis], kept[axis] = _times(dim, scale), None
             continue
         factor = float(scale) if isinstance(scale, int | float) else math.nan
         ctx.require(
@@ -127,12 +123,16 @@ def _scaled(ctx: NodeContext, x: Value, scales: list[object], axes: list[int]) -
     return _Extents(tuple(shape), tuple(kept))
 
 
-def _times(dim: Expr, factor: float) -> Expr:
-    """The dim times the factor, rounded down; in f32, like ONNX Runtime, where it is a number."""
-    if isinstance(dim, Const):
-        return index(math.floor(float(np.float32(int(dim.literal)) * np.float32(factor))))
-    exact = simplest_fraction(factor)
-    return simplify.floordiv(mul(dim, index(exact.numerator)), exact.denominator)
+def _times(dim: Expr, factor: float | Expr) -> Expr:
+    """The dim times the factor, rounded down; in f32, like ONNX Runtime, unless the factor is a
+    number by which the product is plainly exact.
+    """
+    if not isinstance(factor, Expr) and not isinstance(dim, Const):
+        exact = Fraction(factor)
+        if exact.numerator * exact.denominator <= _LARGEST_EXACT:
+            return simplify.floordiv(mul(dim, index(exact.numerator)), exact.denominator)
+    product = elements.times(elements.convert(dim, I64, F32), factor, F32)
+    return index(elements.convert(product, F32, I64))
 
 
 def _kept_aspect(

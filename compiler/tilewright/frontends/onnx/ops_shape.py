@@ -7,14 +7,15 @@ import math
 
 import numpy as np
 
-from tilewright.frontends.onnx import compose, shapes
+from tilewright.frontends import elements
+from tilewright.frontends.dims import Unknown, size_of
+from tilewright.frontends.onnx import compose
 from tilewright.frontends.onnx.context import NodeContext
 from tilewright.frontends.onnx.operand import Operand
 from tilewright.frontends.onnx.registry import handler
 from tilewright.frontends.onnx.tensors import check_rank, dtype_of, sparse_to_array, to_array
-from tilewright.ir import simplify
 from tilewright.ir.dtypes import I64
-from tilewright.ir.expr import Const, Expr, index, sub
+from tilewright.ir.expr import Const, Expr, index
 from tilewright.ir.graph import Value
 from tilewright.ir.op import Array
 from tilewright.ir.ops.binary import Add, Mul, Sub
@@ -73,7 +74,7 @@ def _shape(ctx: NodeContext) -> Operand:
 
 @handler("Size")
 def _size(ctx: NodeContext) -> Operand:
-    total = _elements((shapes.size_of(ctx.operand(0).shape),))
+    total = _elements((size_of(ctx.operand(0).shape),))
     return ctx.known_result(total.reshape(()), I64)
 
 
@@ -104,14 +105,11 @@ def _range(ctx: NodeContext) -> Value:
     start, limit, step = (ctx.element(i, name) for i, name in enumerate(("start", "limit", "step")))
     dtype = ctx.operand(0).dtype
     ctx.require(step != 0, "Its step is 0.")
-    if all(shapes.is_number(x) for x in (start, limit, step)):
-        length = (limit - start) / step
-        ctx.require(
-            shapes.is_finite(length), f"From {start} to {limit} by {step} it has no finite length."
-        )
-        count: int | Expr = max(0, math.ceil(length))
-    else:
-        count = _symbolic_count(ctx, start, limit, step)
+    try:
+        count = elements.count(start, limit, step, dtype)
+    except Unknown:
+        ctx.fail(f"From {start} to {limit} by {step} it has no finite length.")
+    assert isinstance(count, int | Expr)
     ctx.importer.limits.check(
         "The length of a Range", count if isinstance(count, int) else 0, "elements"
     )
@@ -124,20 +122,6 @@ def _range(ctx: NodeContext) -> Value:
 
 def _scalar_input(ctx: NodeContext, position: int) -> Value:
     return compose.reshape(ctx, ctx.value(position), ())
-
-
-def _symbolic_count(ctx: NodeContext, start: object, limit: object, step: object) -> Expr:
-    if not isinstance(step, int | float) or step != int(step):
-        ctx.needs_sizes("step", step)
-    ends = [
-        x if isinstance(x, Expr) else index(int(x))
-        for x in (start, limit)
-        if isinstance(x, Expr | int | float)
-    ]
-    if len(ends) != 2 or any(isinstance(x, float) and not x.is_integer() for x in (start, limit)):
-        ctx.needs_sizes("fractional bounds", start, limit)
-    distance = sub(ends[1], ends[0]) if step > 0 else sub(ends[0], ends[1])
-    return simplify.maximum(simplify.ceildiv(distance, abs(int(step))), 0)
 
 
 @handler("EyeLike")
@@ -175,9 +159,7 @@ def _one_hot(ctx: NodeContext) -> Value:
     """
     indices = compose.cast(ctx, ctx.value(0), I64)
     element = ctx.element(1, "depth")
-    whole = shapes.convert(element, ctx.operand(1).dtype, I64)
-    assert not isinstance(whole, shapes.Ratio)
-    depth = index(whole)
+    depth = index(elements.convert(element, ctx.operand(1).dtype, I64))
     axis = ctx.axis(ctx.attributes.integer("axis", -1), indices.type.rank + 1)
     bound = compose.reshape(ctx, ctx.emit(DimValues((depth,))), ())
     negative = ctx.emit(Less(), indices, compose.scalar(ctx, 0, I64))
