@@ -45,12 +45,21 @@ class TargetInfo:
 
 
 @dataclass(frozen=True)
+class DefaultInfo:
+    """The value of an input in a call that gives none: the number of a constant, and its shape."""
+
+    constant: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class PortInfo:
     """An input or output: dtype under numpy's name, dims as integers or texts of expressions."""
 
     name: str
     dtype: str
     shape: tuple[int | str, ...] = ()
+    default: DefaultInfo | None = None
 
 
 @dataclass(frozen=True)
@@ -126,7 +135,13 @@ class Manifest:
 
 
 def _port(port: PortInfo) -> dict[str, Any]:
-    return {"name": port.name, "dtype": port.dtype, "shape": list(port.shape)}
+    row: dict[str, Any] = {"name": port.name, "dtype": port.dtype, "shape": list(port.shape)}
+    if port.default is not None:
+        row["default"] = {
+            "constant": port.default.constant,
+            "shape": list(port.default.shape),
+        }
+    return row
 
 
 def _symbol(symbol: SymbolInfo) -> dict[str, Any]:

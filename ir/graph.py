@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.ir.bounds import known_equal
 from tilewright.ir.dtypes import STRING, DType, from_numpy
 from tilewright.ir.expr import Symbol
 from tilewright.ir.op import Array, Op
@@ -47,6 +48,15 @@ class ConstantRef:
 
     def __str__(self) -> str:
         return f"#{self.sha256}"
+
+
+def fits(ref: ConstantRef, type_: TensorType) -> bool:
+    """False if a constant is known not to be of a type."""
+    return (
+        ref.dtype is type_.dtype
+        and len(ref.shape) == type_.rank
+        and all(known_equal(a, b) is not False for a, b in zip(ref.shape, type_.shape, strict=True))
+    )
 
 
 class ConstantStore:
@@ -242,7 +252,7 @@ class Module:
 
     ``input_names`` and ``output_names`` are the model's own names, in order; ``metadata`` is free
     text by key; ``files`` are those that constants were read from beside the model's own, relative
-    to its folder.
+    to its folder. An input in ``defaults`` has that value in a call that gives none.
     """
 
     graph: Graph
@@ -252,6 +262,7 @@ class Module:
     output_names: list[str] = field(default_factory=list)
     metadata: dict[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
+    defaults: dict[str, ConstantRef] = field(default_factory=dict)
 
     def __str__(self) -> str:
         from tilewright.ir.graph_printer import module_text

@@ -42,9 +42,16 @@ class GraphParser(ExprParser):
             key = self.string()
             self.expect("=")
             metadata[key] = self.string()
+        defaults: dict[str, ConstantRef] = {}
+        while self.accept("default"):
+            name = self.string()
+            self.expect("=")
+            defaults[name] = self._constant(self.tensor_type())
         graph, input_names, output_names = self.graph()
         self.expect("}")
-        return Module(graph, symbols, constants, input_names, output_names, metadata)
+        module = Module(graph, symbols, constants, input_names, output_names, metadata)
+        module.defaults = defaults
+        return module
 
     def graph(self) -> tuple[Graph, list[str], list[str]]:
         """A graph, and the model's names of its inputs and outputs."""

@@ -22,16 +22,20 @@ from tilewright.ir.graph import ConstantRef, Graph, Module, Node, Value
 from tilewright.ir.layout import Layout
 from tilewright.ir.lexer import is_name
 from tilewright.ir.loop_printer import symbol_text
-from tilewright.ir.types import TensorType
+from tilewright.ir.types import TensorType, tensor
 
 
 def module_text(module: Module) -> str:
-    """A whole module: symbols, metadata, the main graph."""
+    """A whole module: symbols, metadata, defaults of inputs, the main graph."""
     lines = ["module {"]
     lines += [f"  symbol {symbol_text(s)}" for s in module.symbols.values()]
     lines += [
         f"  metadata {json.dumps(key)} = {json.dumps(value)}"
         for key, value in module.metadata.items()
+    ]
+    lines += [
+        f"  default {json.dumps(name)} = {tensor(ref.dtype, ref.shape)} {ref}"
+        for name, ref in module.defaults.items()
     ]
     lines += _graph_lines(module.graph, 1, module.input_names, module.output_names)
     return "\n".join([*lines, "}"])

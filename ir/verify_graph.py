@@ -20,6 +20,7 @@
 * **G12** Attributes are of types that the text form can carry.
 * **G13** The model's names of inputs and outputs are as many as those, or none, and inputs' are
   distinct.
+* **G14** A default is in the store, and may be of the type of the input that it belongs to.
 
 A violation raises VerifyError with the number, the lines around the fault, and the origin in the
 model.
@@ -32,7 +33,7 @@ from tilewright.ir.bounds import known_equal
 from tilewright.ir.dtypes import BY_NAME
 from tilewright.ir.errors import TypeInferenceError, VerifyError
 from tilewright.ir.expr import Const, Expr, Symbol, free_variables
-from tilewright.ir.graph import Constant, ConstantStore, Graph, Module, Node, Value
+from tilewright.ir.graph import Constant, ConstantStore, Graph, Module, Node, Value, fits
 from tilewright.ir.graph_printer import attribute_text, graph_text, node_text, value_names
 from tilewright.ir.lexer import is_name
 from tilewright.ir.types import TensorType
@@ -53,7 +54,22 @@ def verify_module(module: Module) -> None:
             raise VerifyError(f"[G13] There are {len(names)} names for {len(values)} values.")
     if len(set(module.input_names)) != len(module.input_names):
         raise VerifyError("[G13] Two inputs have the same name.")
+    for name in module.defaults:
+        _verify_default(module, name)
     verify_graph(module.graph, module.symbols, module.constants)
+
+
+def _verify_default(module: Module, name: str) -> None:
+    ref = module.defaults[name]
+    if name not in module.input_names:
+        raise VerifyError(f"[G14] '{name}' has a default, but is no input.")
+    type_ = module.graph.inputs[module.input_names.index(name)].type
+    if ref not in module.constants:
+        raise VerifyError(f"[G14] The default of '{name}' is not in the store.")
+    if not fits(ref, type_):
+        raise VerifyError(
+            f"[G14] The default of '{name}' is {ref.dtype}{list(ref.shape)}, not {type_}."
+        )
 
 
 def _verify_symbol(name: str, symbol: Symbol) -> None:

@@ -30,11 +30,19 @@ _empty = np.empty
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output: ``shape`` has an integer or the text of an expression for each dim."""
+    """An input or output: ``shape`` has an integer or the text of an expression for each dim. An
+    input that is ``optional`` has a default, of the shape ``default``.
+    """
 
     name: str
     dtype: str
     shape: tuple[int | str, ...]
+    default: tuple[int, ...] | None = None
+
+    @property
+    def optional(self) -> bool:
+        """True for an input that a call may leave out."""
+        return self.default is not None
 
 
 @dataclass(slots=True)
@@ -48,6 +56,7 @@ class _Slot:
     value: library.Value
     extents: Any  # c_int64 array of the rank's length
     rank: int
+    default: tuple[int, ...] | None
     shape: tuple[int, ...] | None = None
 
     def set_shape(self, shape: tuple[int, ...], what: str) -> None:
@@ -104,6 +113,7 @@ def _make_slots(ports: list[Port], dtypes: list[DType], values: Any) -> list[_Sl
                 value,
                 extents,
                 len(port.shape),
+                port.default,
             )
         )
     return slots
@@ -165,6 +175,7 @@ class Context:
             (slot, slot.name, slot.dtype, slot.value, slot.row.alignment - 1)
             for slot in self._inputs
         ]
+        self._optional = [slot for slot in self._inputs if slot.default is not None]
         self._output_rows: list[tuple[str, tuple[int, ...], Any, Any, library.Value]] = []
         self._open: list[_Slot] = []  # outputs of unknown shape
         self._stale = True  # the output rows do not belong to the slots' input shapes
@@ -200,14 +211,21 @@ class Context:
                 "The inputs are given as a mapping from names to arrays, not as something of type "
                 f"'{type(feeds).__name__}'."
             )
-        if len(feeds) != len(self._inputs):
+        if self._optional:
+            self._set_kinds(feeds)
+        elif len(feeds) != len(self._inputs):
             self._check_names(feeds)
         for slot, name, dtype, value, misalignment in self._input_rows:
             try:
                 array = feeds[name]
             except KeyError:
-                self._check_names(feeds)
-                raise
+                if slot.default is None:
+                    self._check_names(feeds)
+                    raise
+                if slot.default != slot.shape:
+                    self._stale = True
+                    slot.set_shape(slot.default, "Input")
+                continue
             if type(array) is not _ndarray or array.dtype is not dtype:
                 array = prepare(name, array, slot.row)
             if array.shape != slot.shape:
@@ -251,6 +269,13 @@ class Context:
         if status:
             self._raise(status)
         return results if out is None and not self._open else self._collect(results)
+
+    def _set_kinds(self, feeds: Mapping[str, Any]) -> None:
+        """Tells which of the inputs with a default have it in this run."""
+        self._check_names(feeds)
+        for slot in self._optional:
+            given = slot.name in feeds
+            slot.value.kind = library.KIND_TENSOR if given else library.KIND_NONE
 
     def _supply(self, out: Mapping[str, Any]) -> dict[str, Array]:
         """Sets the memory that the caller supplies for outputs."""
@@ -300,7 +325,7 @@ class Context:
         """Raises InputError if an input is missing, or a name is not an input's."""
         names = [slot.name for slot in self._inputs]
         check_known(feeds, names)
-        missing = [name for name in names if name not in feeds]
+        missing = [s.name for s in self._inputs if s.default is None and s.name not in feeds]
         if missing:
             listed = ", ".join(f"'{name}'" for name in missing)
             raise InputError(

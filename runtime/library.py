@@ -72,6 +72,7 @@ class PortStruct(Structure):
         ("rank", c_int32),
         ("extents", POINTER(c_int64)),
         ("dims", POINTER(c_char_p)),
+        ("default_extents", POINTER(c_int64)),
     ]
 
 

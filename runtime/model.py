@@ -50,7 +50,8 @@ def _read_ports(count: int, get: Any, model: int) -> tuple[list[Port], list[DTyp
             for axis in range(port.rank)
         )
         dtypes.append(BY_CODE[port.dtype])
-        ports.append(Port(port.name.decode(), dtypes[-1].name, shape))
+        default = tuple(port.default_extents[: port.rank]) if port.default_extents else None
+        ports.append(Port(port.name.decode(), dtypes[-1].name, shape, default))
     return ports, dtypes
 
 
@@ -124,11 +125,11 @@ class Model:
     ) -> dict[str, Array]:
         """Runs the model once and returns its outputs by name.
 
-        ``feeds`` holds one array for each input: numpy, ``__array_interface__``, DLPack or a
-        buffer, of the input's dtype and shape. Contiguous arrays are read in place, others copied.
-        The results own their memory; ``out`` may supply arrays to write outputs to instead, which
-        must not overlap inputs. Raises InputError for feeds or ``out`` that do not fit, ModelError
-        and OutOfMemoryError for a run that fails.
+        ``feeds`` holds one array for each input (those with a default may be left out): numpy,
+        ``__array_interface__``, DLPack or a buffer, of the input's dtype and shape. Contiguous
+        arrays are read in place, others copied. The results own their memory; ``out`` may supply
+        arrays to write outputs to instead, which must not overlap inputs. Raises InputError for
+        feeds or ``out`` that do not fit, ModelError and OutOfMemoryError for a run that fails.
         """
         context = self._take_context()
         try:

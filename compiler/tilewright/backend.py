@@ -46,7 +46,8 @@ class PreparedModel(BackendRep):
         else:
             arrays = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
             names = [port.name for port in self.model.inputs]
-            if len(arrays) != len(names):
+            needed = sum(not port.optional for port in self.model.inputs)
+            if not needed <= len(arrays) <= len(names):
                 raise InputError(
                     f"There are {len(arrays)} arrays, but the model has {len(names)} inputs."
                 )

@@ -12,12 +12,13 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tilewright.autotune.records import stored_schedules
 from tilewright.codegen.artifact import (
+    DefaultInfo,
     KernelInfo,
     Manifest,
     PortInfo,
@@ -37,7 +38,8 @@ from tilewright.files import replacing
 from tilewright.frontends import import_model
 from tilewright.ir.errors import PassError
 from tilewright.ir.expr import UNBOUNDED, Const, Expr, Symbol
-from tilewright.ir.graph import Constant, Module, Node, Value
+from tilewright.ir.graph import Constant, ConstantRef, Module, Node, Value
+from tilewright.ir.layout import Layout, row_major
 from tilewright.ir.layout_data import pack
 from tilewright.ir.ops.group import Group
 from tilewright.ir.rewrite import substitute
@@ -69,6 +71,7 @@ from tilewright.pipeline import graph_passes
 from tilewright.target_choice import require_processor
 from tilewright.version import VERSION
 
+StoredConstant = tuple[ConstantRef, Layout]
 Progress = Callable[[str, int, int], None]
 _logger = logging.getLogger("tilewright")
 HOST_SYMBOL = "tw_host"
@@ -182,9 +185,11 @@ def build_module(
         dump_host(options.dump_ir, host.program)
     with report.phase("link"):
         image = link_image([host_code, *(k.code for k in kernels.values())], HOST_SYMBOL)
-    constants = [pack(module.constants[ref], layout) for ref, layout in host.constants]
+    held, defaults = _with_defaults(module, host.constants)
+    constants = [pack(module.constants[ref], layout) for ref, layout in held]
     notes = warning_notes(report.warnings)
-    manifest = _manifest(module, target, options, emitted, image.symbols[HOST_SYMBOL], notes)
+    entry = image.symbols[HOST_SYMBOL]
+    manifest = _manifest(module, target, options, emitted, entry, notes, defaults)
     return Build(manifest, constants, image.code, report)
 
 
@@ -243,6 +248,22 @@ def _note_kernels(
     log_warnings(report.warnings)
 
 
+def _with_defaults(
+    module: Module, constants: Sequence[StoredConstant]
+) -> tuple[list[StoredConstant], dict[str, DefaultInfo]]:
+    """The constants of the host program and those that are defaults of inputs, each once; and where
+    the defaults are.
+    """
+    stored = list(constants)
+    found: dict[str, DefaultInfo] = {}
+    for name, ref in module.defaults.items():
+        wanted = (ref, row_major(len(ref.shape)))
+        if wanted not in stored:
+            stored.append(wanted)
+        found[name] = DefaultInfo(stored.index(wanted), ref.shape)
+    return stored, found
+
+
 def _manifest(
     module: Module,
     target: Target,
@@ -250,10 +271,14 @@ def _manifest(
     emitted: EmittedHost,
     entry: int,
     notes: dict[str, Any],
+    defaults: Mapping[str, DefaultInfo],
 ) -> Manifest:
     def port(name: str, v: Value) -> PortInfo:
         dims = tuple(int(d.literal) if isinstance(d, Const) else str(d) for d in v.type.shape)
         return PortInfo(name, v.type.dtype.full_name, dims)
+
+    def input_port(name: str, v: Value) -> PortInfo:
+        return replace(port(name, v), default=defaults.get(name))
 
     def symbol(s: Symbol) -> SymbolInfo:
         return SymbolInfo(s.name, s.lo, None if s.hi >= UNBOUNDED else s.hi, s.multiple)
@@ -261,7 +286,7 @@ def _manifest(
     graph = module.graph
     return Manifest(
         TargetInfo(target.arch.replace("-", "_"), target.features, target.triple, target.cores),
-        tuple(map(port, module.input_names, graph.inputs)),
+        tuple(map(input_port, module.input_names, graph.inputs)),
         tuple(map(port, module.output_names, graph.outputs)),
         entry,
         HOST_SYMBOL,

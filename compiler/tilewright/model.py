@@ -38,14 +38,19 @@ _CHUNK_BYTES = 1 << 22
 
 
 def _ports(rows: list[dict[str, Any]]) -> list[Port]:
-    return [Port(row["name"], row["dtype"], tuple(row["shape"])) for row in rows]
+    return [Port(r["name"], r["dtype"], tuple(r["shape"]), _default_shape(r)) for r in rows]
+
+
+def _default_shape(row: dict[str, Any]) -> tuple[int, ...] | None:
+    return tuple(row["default"]["shape"]) if "default" in row else None
 
 
 class CompiledModel:
     """A model that is ready to run; made by :func:`tilewright.compile` or :func:`tilewright.load`.
 
     ``inputs`` and ``outputs`` list what it takes and gives, each with ``name``, ``dtype`` (numpy's
-    name) and ``shape`` (integers, and texts for symbolic dims); ``manifest`` is all that the
+    name) and ``shape`` (integers, and texts for symbolic dims); an input that is ``optional`` may
+    be left out of a call; ``manifest`` is all that the
     artifact says about itself; ``report`` tells how a model just compiled came to be, and is None
     for a loaded one. A model may be used from several threads at once.
     """
@@ -77,11 +82,11 @@ class CompiledModel:
     ) -> dict[str, Array]:
         """Runs the model once and returns its outputs by name.
 
-        ``feeds`` holds one array for each input: numpy, ``__array_interface__``, DLPack or a
-        buffer, of the input's dtype and shape; contiguous ones are read in place. Outputs own their
-        memory; ``out`` may supply arrays for them instead. Raises InputError for arrays that do not
-        fit, TargetMismatchError for a model compiled for another processor, ModelError and
-        OutOfMemoryError for a run that fails.
+        ``feeds`` holds one array for each input (those with a default may be left out): numpy,
+        ``__array_interface__``, DLPack or a buffer, of the input's dtype and shape; contiguous ones
+        are read in place. Outputs own their memory; ``out`` may supply arrays for them instead.
+        Raises InputError for arrays that do not fit, TargetMismatchError for a model compiled for
+        another processor, ModelError and OutOfMemoryError for a run that fails.
         """
         try:
             return self._runnable.run(feeds, out)

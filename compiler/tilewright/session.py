@@ -150,8 +150,12 @@ class InferenceSession:
         self._names = [port.name for port in self.model.outputs]
 
     def get_inputs(self) -> list[NodeArg]:
-        """The inputs, in the model's order."""
-        return [_node_arg(port) for port in self.model.inputs]
+        """The inputs that a run needs, in the model's order."""
+        return [_node_arg(port) for port in self.model.inputs if not port.optional]
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """The inputs with a default, which a run may give."""
+        return [_node_arg(port) for port in self.model.inputs if port.optional]
 
     def get_outputs(self) -> list[NodeArg]:
         """The outputs, in the model's order."""

@@ -69,7 +69,7 @@ static void print_values(const tw_dl_tensor *tensor) {
 }
 
 int main(int count, char **arguments) {
-  static tw_value inputs[MAX_PORTS], outputs[MAX_PORTS]; /* zeros: outputs of kind TW_NONE */
+  static tw_value inputs[MAX_PORTS], outputs[MAX_PORTS]; /* zeros: of kind TW_NONE */
   static int64_t shapes[MAX_PORTS][MAX_RANK];
   tw_model *model;
   tw_context *context;
@@ -88,7 +88,7 @@ int main(int count, char **arguments) {
   for (int32_t i = 0; i < input_count; i++) {
     check(tw_model_input(model, i, &port));
     print_port("input ", port);
-    make_zeros(port, size, shapes[i], &inputs[i]);
+    if (!port->default_extents) make_zeros(port, size, shapes[i], &inputs[i]); /* else: its default */
   }
   check(tw_context_create(model, NULL, &context));
   check(tw_context_run(context, inputs, input_count, outputs, output_count));
@@ -99,6 +99,7 @@ int main(int count, char **arguments) {
   }
   tw_context_close(context); /* the outputs' memory goes with it */
   tw_model_close(model);
-  for (int32_t i = 0; i < input_count; i++) free(inputs[i].as.tensor.data);
+  for (int32_t i = 0; i < input_count; i++)
+    if (inputs[i].kind == TW_TENSOR) free(inputs[i].as.tensor.data);
   return 0;
 }

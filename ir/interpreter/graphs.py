@@ -30,9 +30,9 @@ def interpret_graph(
     """The outputs of a model by name, or of a bare graph by the names of its values (else their
     numbers).
 
-    ``feeds`` are the inputs in order, or by name; ``unchecked_indices`` clamps indices that are out
-    of range. InputError if the feeds do not fit, IndexFaultError for an index out of range,
-    InterpreterError if a result is not of its type.
+    ``feeds`` are the inputs in order, or by name, where those left out have their defaults;
+    ``unchecked_indices`` clamps indices that are out of range. InputError if the feeds do not fit,
+    IndexFaultError for an index out of range, InterpreterError if a result is not of its type.
     """
     graph = source.graph if isinstance(source, Module) else source
     if isinstance(source, Module):
@@ -42,6 +42,9 @@ def interpret_graph(
         input_names = output_names = []
     names = input_names or [v.name or str(i) for i, v in enumerate(graph.inputs)]
     if isinstance(feeds, Mapping):
+        if isinstance(source, Module) and source.defaults:
+            held = {name: source.constants[ref] for name, ref in source.defaults.items()}
+            feeds = {**held, **feeds}
         missing = [n for n in names if n not in feeds]
         if missing:
             raise InputError(f"There is no array for input '{missing[0]}'.")

@@ -73,7 +73,7 @@ typedef struct tw_dl_tensor {
 } tw_dl_tensor;
 
 typedef enum tw_kind {
-  TW_NONE = 0,     /* as an output: the runtime provides the memory */
+  TW_NONE = 0,     /* as an output: the runtime provides the memory; as an input: the default */
   TW_TENSOR = 1,
   TW_STRINGS = 2,  /* reserved, as are the next two */
   TW_SEQUENCE = 3,
@@ -112,13 +112,15 @@ typedef struct tw_open_options {
   int64_t flags;
 } tw_open_options;
 
-/* An input or an output. `extents` holds -1 for a symbolic dim, whose text is in `dims`. */
+/* An input or an output. `extents` holds -1 for a symbolic dim, whose text is in `dims`. An input
+   with a default has its shape in `default_extents`; else that is NULL. */
 typedef struct tw_port {
   const char *name;
   int32_t dtype; /* enum tw_dtype */
   int32_t rank;
   const int64_t *extents;
   const char *const *dims;
+  const int64_t *default_extents;
 } tw_port;
 
 /* Large constants of a file are mapped. It must not be written into while the model is open: every
@@ -170,7 +172,7 @@ TW_API tw_status tw_context_create(tw_model *model, const tw_context_options *op
                                    tw_context **context);
 TW_API void tw_context_close(tw_context *context); /* NULL is allowed */
 TW_API tw_status tw_context_profile(tw_context *context, tw_profile profile, void *user);
-/* Runs the model once. An output of kind TW_TENSOR is memory of the caller's, of exactly the
+/* Runs the model once. An input of kind TW_NONE has its default. An output of kind TW_TENSOR is memory of the caller's, of exactly the
    output's dtype and shape, and must not overlap an input or another output; one of kind TW_NONE is
    filled in from the allocator, else from memory that the context owns until its next run. Shapes
    of outputs belong to the context likewise. After a failure their contents are undefined. */

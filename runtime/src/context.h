@@ -43,9 +43,6 @@ extern char tw_nothing[64];
 /* Records a failure (its message is set already); the first one counts. Returns its status. */
 tw_status tw_context_fail(tw_context *context, tw_status status);
 
-/* Elements and bytes of a shape; false if an extent is negative or the product overflows. */
-bool tw_shape_bytes(const tw_dtype_row *dtype, int32_t rank, const int64_t *shape, uint64_t *bytes);
-
 /* Checks a tensor of the caller's (kind, device, dtype, rank, strides, pointer) against its port.
    `what` is "Input" or "Output"; *bytes and *data are its extent in memory. */
 tw_status tw_value_check(const tw_value *value, const tw_port_row *row, const char *what,

@@ -62,6 +62,13 @@ const char *tw_cpu_architecture(void);
 /* 1: present, 0: absent, -1: no such name. Names are LLVM's. */
 int tw_cpu_has(const char *feature);
 
+/* ---- run.c ---- */
+
+enum { TW_DL_CPU = 1 }; /* DLPack's device type */
+
+/* The bytes of a shape; false if an extent is negative or the product overflows. */
+bool tw_shape_bytes(const tw_dtype_row *dtype, int32_t rank, const int64_t *shape, uint64_t *bytes);
+
 /* ---- model.c ---- */
 
 typedef struct tw_symbol {
@@ -76,11 +83,13 @@ typedef struct tw_kernel_name {
   const char *origin;
 } tw_kernel_name;
 
-/* An input or output with, for each dim, the index of the symbol that it plainly is, or -1. */
+/* An input or output with, for each dim, the index of the symbol that it plainly is, or -1, and the
+   value that an input has by default, which is of kind TW_NONE if it has none. */
 typedef struct tw_port_row {
   tw_port port;
   const int32_t *symbols;
   const tw_dtype_row *dtype;
+  tw_value fallback;
 } tw_port_row;
 
 /* One block of a model's metadata; all are freed with the model. */

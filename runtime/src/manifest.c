@@ -12,6 +12,7 @@ enum { MAX_SYMBOLS = 4096 };
 typedef struct loader {
   tw_model *model;
   json_document document;
+  const uint64_t *constant_bytes; /* of each constant */
 } loader;
 
 static tw_status out_of_memory(void) {
@@ -122,7 +123,7 @@ static tw_status load_port(loader *in, const json_node *item, tw_port_row *row) 
   const char **dims = make_table(in, shape->count, sizeof *dims);
   if (!extents || !symbols || !dims) return out_of_memory();
   int32_t code = tw_dtype_parse(dtype->as.string);
-  row->port = (tw_port){name->as.string, code, (int32_t)shape->count, extents, dims};
+  row->port = (tw_port){name->as.string, code, (int32_t)shape->count, extents, dims, NULL};
   row->symbols = symbols;
   row->dtype = tw_dtype_find(code);
   if (!row->dtype || !row->dtype->bytes)
@@ -151,6 +152,39 @@ static tw_status load_port(loader *in, const json_node *item, tw_port_row *row) 
   return TW_OK;
 }
 
+/* The default of an input: a constant of the artifact's that is as large as its shape says. */
+static tw_status load_default(loader *in, const json_node *item, tw_port_row *row) {
+  const json_node *node = tw_json_member(&in->document, item, "default");
+  if (!node) return TW_OK;
+  const json_node *constant = member(in, node, "constant", JSON_INTEGER);
+  const json_node *shape = member(in, node, "shape", JSON_ARRAY);
+  if (!constant || !shape || shape->count != (uint32_t)row->port.rank || constant->as.integer < 0 ||
+      constant->as.integer >= in->model->constant_count)
+    return bad_member("default");
+  int64_t *extents = make_table(in, shape->count, sizeof *extents);
+  if (!extents) return out_of_memory();
+  const json_node *dim = tw_json_first(&in->document, shape);
+  for (uint32_t axis = 0; axis < shape->count; axis++) {
+    if (dim->kind != JSON_INTEGER) return bad_member("default");
+    extents[axis] = dim->as.integer;
+    dim = tw_json_next(&in->document, dim);
+  }
+  uint64_t bytes = 0;
+  if (!tw_shape_bytes(row->dtype, row->port.rank, extents, &bytes) ||
+      bytes > in->constant_bytes[constant->as.integer])
+    return bad_member("default");
+  row->port.default_extents = extents;
+  row->fallback.kind = TW_TENSOR;
+  row->fallback.as.tensor = (tw_dl_tensor){in->model->constants[constant->as.integer],
+                                           {TW_DL_CPU, 0},
+                                           row->port.rank,
+                                           {row->dtype->code, row->dtype->bits, 1},
+                                           extents,
+                                           NULL,
+                                           0};
+  return TW_OK;
+}
+
 static tw_status load_ports(loader *in, const json_node *root, const char *key, tw_port_row **rows,
                             int32_t *count) {
   const json_node *list = member(in, root, key, JSON_ARRAY);
@@ -160,6 +194,7 @@ static tw_status load_ports(loader *in, const json_node *root, const char *key, 
   const json_node *item = tw_json_first(&in->document, list);
   for (uint32_t index = 0; index < list->count; index++) {
     tw_status status = load_port(in, item, &(*rows)[index]);
+    if (!status && !strcmp(key, "inputs")) status = load_default(in, item, &(*rows)[index]);
     if (status) return status;
     item = tw_json_next(&in->document, item);
   }
@@ -201,7 +236,8 @@ static tw_status load_constants(loader *in, const json_node *root) {
   const json_node *list = member(in, root, "constants", JSON_ARRAY);
   if (!list) return bad_member("constants");
   model->constants = make_table(in, list->count, sizeof *model->constants);
-  if (!model->constants) return out_of_memory();
+  uint64_t *sizes = make_table(in, list->count, sizeof *sizes);
+  if (!model->constants || !sizes) return out_of_memory();
   const json_node *item = tw_json_first(&in->document, list);
   for (uint32_t index = 0; index < list->count; index++) {
     const json_node *offset = member(in, item, "offset", JSON_INTEGER);
@@ -211,9 +247,11 @@ static tw_status load_constants(loader *in, const json_node *root) {
         (uint64_t)bytes->as.integer > model->constant_bytes - (uint64_t)offset->as.integer)
       return bad_member("constants");
     model->constants[index] = (char *)model->constant_data + offset->as.integer;
+    sizes[index] = (uint64_t)bytes->as.integer;
     item = tw_json_next(&in->document, item);
   }
   model->constant_count = list->count;
+  in->constant_bytes = sizes;
   return TW_OK;
 }
 
@@ -224,11 +262,11 @@ static tw_status load_root(loader *in, const json_node *root) {
   if (!format || format->as.integer != TW_FORMAT_VERSION) return bad_member("format");
   if ((status = load_target(in, root))) return status;
   if ((status = load_symbols(in, root))) return status;
+  if ((status = load_constants(in, root))) return status;
   if ((status = load_ports(in, root, "inputs", &model->inputs, &model->input_count))) return status;
   if ((status = load_ports(in, root, "outputs", &model->outputs, &model->output_count)))
     return status;
   if ((status = load_texts(in, root))) return status;
-  if ((status = load_constants(in, root))) return status;
   const json_node *entry = member(in, root, "entry", JSON_INTEGER);
   if (!entry || entry->as.integer < 0 || (uint64_t)entry->as.integer >= model->code_bytes)
     return bad_member("entry");

@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-enum { DL_CPU = 1 };
-
 tw_status tw_context_fail(tw_context *context, tw_status status) {
   if (!context->failure) context->failure = status;
   return context->failure;
@@ -55,7 +53,7 @@ tw_status tw_value_check(const tw_value *value, const tw_port_row *row, const ch
   if (value->kind != TW_TENSOR)
     return tw_fail(TW_ERROR_INPUT, "%s %q is no tensor: its kind is %d.", what, name,
                    (int64_t)value->kind);
-  if (tensor->device.type != DL_CPU)
+  if (tensor->device.type != TW_DL_CPU)
     return tw_fail(TW_ERROR_INPUT, "%s %q is on device type %d, but must be in the CPU's memory.",
                    what, name, (int64_t)tensor->device.type);
   if (tensor->dtype.code != row->dtype->code || tensor->dtype.bits != row->dtype->bits ||
@@ -130,11 +128,14 @@ static tw_status bind_inputs(tw_context *context, const tw_value *values) {
   for (int32_t index = 0; index < model->symbol_count; index++) context->bindings[index] = -1;
   for (int32_t index = 0; index < model->input_count; index++) {
     const tw_port_row *row = &model->inputs[index];
+    const tw_value *value = values[index].kind == TW_NONE ? &row->fallback : &values[index];
     tw_tensor *tensor = &context->inputs[index];
-    tw_status status = tw_value_check(&values[index], row, "Input", &context->input_bytes[index],
-                                      &tensor->data);
+    if (value->kind == TW_NONE)
+      return tw_fail(TW_ERROR_INPUT, "Input %q is missing, and has no default.", row->port.name);
+    tw_status status =
+        tw_value_check(value, row, "Input", &context->input_bytes[index], &tensor->data);
     if (!status)
-      status = bind_shape(context, row, values[index].as.tensor.shape, (int64_t *)tensor->shape);
+      status = bind_shape(context, row, value->as.tensor.shape, (int64_t *)tensor->shape);
     if (status) return status;
   }
   return TW_OK;
@@ -150,7 +151,7 @@ static tw_status describe_outputs(tw_context *context, tw_value *outputs) {
     if (outputs[index].kind == TW_TENSOR) continue;
     outputs[index].kind = TW_TENSOR;
     outputs[index].as.tensor = (tw_dl_tensor){
-        output->data,  {DL_CPU, 0}, row->port.rank, {row->dtype->code, row->dtype->bits, 1},
+        output->data,  {TW_DL_CPU, 0}, row->port.rank, {row->dtype->code, row->dtype->bits, 1},
         output->shape, NULL,        0};
   }
   return TW_OK;

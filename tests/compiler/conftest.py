@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
 
 DATA = Path(tilewright.__file__).parent / "data"
 DIGITS = DATA / "digits.onnx"
+SCALE = np.array([2, 3, 4], np.float32)
+SHIFT = np.array([[1, 1, 1], [2, 2, 2]], np.float32)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -95,6 +97,26 @@ def foreign_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     manifest = Manifest(TargetInfo("aarch64"), ports, ports, 0)
     path.write_bytes(artifact_bytes(manifest, (), bytes(64)))
     return path
+
+
+@pytest.fixture(scope="session")
+def defaults() -> onnx.ModelProto:
+    """``y = x * scale + shift``, where scale and shift have defaults; shift has symbolic dims, and
+    is listed first.
+    """
+    nodes = [
+        helper.make_node("Mul", ["x", "scale"], ["scaled"]),
+        helper.make_node("Add", ["scaled", "shift"], ["y"]),
+    ]
+    inputs = {"shift": ["n", 3], "x": ["n", 3], "scale": [3]}
+    graph = helper.make_graph(
+        nodes,
+        "defaults",
+        [helper.make_tensor_value_info(name, 1, dims) for name, dims in inputs.items()],
+        [helper.make_tensor_value_info("y", 1, ["n", 3])],
+        [numpy_helper.from_array(SCALE, "scale"), numpy_helper.from_array(SHIFT, "shift")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
 
 
 def unsupported_model() -> onnx.ModelProto:

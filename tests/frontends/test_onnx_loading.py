@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from tests.frontends.onnx_running import add_model, imported, model_of, node_model, refused
 from tests.targets import NARROW
@@ -416,9 +416,3 @@ def test_inputs_that_are_no_tensors() -> None:
     model = add_model()
     model.graph.input[0].type.tensor_type.elem_type = 0
     refused(model, "Input 'x' has element type UNDEFINED")
-
-
-def test_initializers_listed_as_inputs_are_constants() -> None:
-    model = add_model()
-    model.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [2]))
-    assert import_model(model).input_names == ["x"]

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tilewright.codegen.artifact import DefaultInfo, PortInfo
 from tilewright.runtime import load, read_manifest
 from tilewright.runtime.errors import (
     ArtifactError,
@@ -142,6 +143,13 @@ WRONG = [
     ("target.features", "avx2"), ("target.features", [1]), ("inputs", {}), ("inputs", [1]),
     ("inputs.0.name", None), ("inputs.0.dtype", "float33"), ("inputs.0.dtype", "string"),
     ("inputs.0.shape", 3), ("inputs.0.shape", [-1]), ("inputs.0.shape", [1.5]),
+    ("inputs.0.default", 1), ("inputs.0.default", {"constant": 0}),
+    ("inputs.0.default", {"constant": 1, "shape": [1]}),
+    ("inputs.0.default", {"constant": -1, "shape": [1]}),
+    ("inputs.0.default", {"constant": 0, "shape": [49]}),
+    ("inputs.0.default", {"constant": 0, "shape": [-1]}),
+    ("inputs.0.default", {"constant": 0, "shape": [1, 1]}),
+    ("inputs.0.default", {"constant": 0, "shape": ["n"]}),
     ("inputs.0.shape", [None]), ("inputs.0.shape", [1] * 65), ("inputs.0.shape", [2**63]),
     ("symbols", None), ("symbols", [{"name": 3}]), ("symbols", [{"name": "n"}, {"name": "n"}]),
     ("symbols", [{"name": "n", "multiple": 0}]), ("symbols", [{"name": "n", "lo": "1"}]),
@@ -181,7 +189,8 @@ def test_missing_members(make: Make) -> None:
 
 def test_mutated_manifests(make: Make) -> None:
     """Random edits of the text with right checksums: loaded or refused, never a fault."""
-    data = make(constants=(b"abc",))
+    default = PortInfo("x", "float32", ("n",), DefaultInfo(0, (2,)))
+    data = make(constants=(b"abcdefgh",), inputs=(default,))
     offset, size = HEADER.unpack_from(data)[4:6]
     generator = random.Random(2)
     for _ in range(1500):

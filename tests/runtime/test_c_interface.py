@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.codegen.artifact import PortInfo, SymbolInfo
+from tilewright.codegen.artifact import DefaultInfo, PortInfo, SymbolInfo
 
 Make = Callable[..., bytes]
 HERE = Path(__file__).parent
@@ -28,7 +28,9 @@ VARIANTS = {
 
 @pytest.fixture(scope="module")
 def artifacts(make: Make, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Paths of the artifacts that the program takes: a copy, a sum, one that fails."""
+    """Paths of the artifacts that the program takes: a copy, a sum, one that fails, a copy of an
+    input with a default.
+    """
     folder = tmp_path_factory.mktemp("artifacts")
     total = make(
         "host_sum",
@@ -37,8 +39,13 @@ def artifacts(make: Make, tmp_path_factory: pytest.TempPathFactory) -> list[str]
         constants=(np.float32(0.5),),
         symbols=(SymbolInfo("rows"),),
     )
+    default = make(
+        inputs=(PortInfo("x", "float32", ("n",), DefaultInfo(0, (3,))),),
+        constants=(np.float32([1, 2, 3]),),
+    )
     paths = []
-    for name, data in (("copy", make()), ("sum", total), ("fails", make("host_fails"))):
+    made = {"copy": make(), "sum": total, "fails": make("host_fails"), "default": default}
+    for name, data in made.items():
         (folder / f"{name}.tw").write_bytes(data)
         paths.append(str(folder / f"{name}.tw"))
     return paths

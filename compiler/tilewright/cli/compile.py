@@ -262,7 +262,10 @@ def _as_json(built: "Build", path: Path, seconds: float) -> dict[str, Any]:
         },
         "numerics": manifest.numerics,
         "unchecked_indices": manifest.unchecked_indices,
-        "inputs": ports(manifest.inputs),
+        "inputs": [
+            row | ({} if p.default is None else {"default": {"shape": list(p.default.shape)}})
+            for row, p in zip(ports(manifest.inputs), manifest.inputs, strict=True)
+        ],
         "outputs": ports(manifest.outputs),
         "phases": [{"name": name, "seconds": took} for name, took in report.phases],
         "passes": [

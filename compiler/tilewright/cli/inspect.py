@@ -142,7 +142,8 @@ def _say_artifact(facts: dict[str, Any]) -> None:
 def _say_ports(facts: dict[str, Any]) -> None:
     for word in ("input", "output"):
         for row in facts[f"{word}s"]:
-            say(f"{word:9} {row['name']}: {port_text(row['dtype'], row['shape'])}")
+            note = ", with a default" if row.get("default") else ""
+            say(f"{word:9} {row['name']}: {port_text(row['dtype'], row['shape'])}{note}")
 
 
 # --- model files ---
@@ -192,6 +193,9 @@ def model_facts(path: Path, shapes: "Shapes | None" = None) -> dict[str, Any]:
         return {"name": name, "dtype": value.type.dtype.full_name, "shape": dims}
 
     facts["inputs"] = list(map(port, module.input_names, module.graph.inputs))
+    for row in facts["inputs"]:
+        if row["name"] in module.defaults:
+            row["default"] = {"shape": list(module.defaults[row["name"]].shape)}
     facts["outputs"] = list(map(port, module.output_names, module.graph.outputs))
     facts["symbols"] = list(module.symbols)
     return facts

@@ -53,7 +53,7 @@ def random_sizes(
         if size > largest:
             raise ArgumentError(f"The size of '{name}' is {size}, but may be at most {largest}.")
     decided = _sizes_of(model.inputs, given) | dict(sizes)
-    missing = [str(d) for p in model.inputs if p.name not in given for d in p.shape]
+    missing = [str(d) for p in _missing(model, given) for d in p.shape]
     needed = {word for dim in missing for word in re.findall(r"[A-Za-z_]\w*", dim)}
     found = {n: decided.get(n, _least(row)) for n, row in symbols.items() if n in needed}
     return Sizes(found, tuple(name for name in found if name not in decided))
@@ -62,7 +62,7 @@ def random_sizes(
 def random_inputs(
     model: CompiledModel, given: Mapping[str, Array], sizes: Sizes, seed: int
 ) -> dict[str, Array]:
-    """An array for each input that is not given.
+    """An array for each input that is not given and has no default.
 
     Floats are normal, integers 0 or 1: indices of almost any table, and masks. ArgumentError for a
     size below what a shape allows, OutOfMemoryError for arrays that are too large.
@@ -70,9 +70,7 @@ def random_inputs(
     values = sizes.values
     generator = np.random.default_rng(seed)
     found = {}
-    for port in model.inputs:
-        if port.name in given:
-            continue
+    for port in _missing(model, given):
         shape = tuple(_extent(dim, values) for dim in port.shape)
         if min(shape, default=0) < 0:
             raise ArgumentError(
@@ -89,6 +87,11 @@ def random_inputs(
     return found
 
 
+def _missing(model: CompiledModel, given: Mapping[str, Array]) -> list[Port]:
+    """The inputs that are to be made: those with a default need not be."""
+    return [port for port in model.inputs if not (port.optional or port.name in given)]
+
+
 def _least(row: Mapping[str, Any]) -> int:
     """The least size of a symbol that is not zero."""
     multiple = int(row["multiple"])
@@ -96,12 +99,13 @@ def _least(row: Mapping[str, Any]) -> int:
 
 
 def _sizes_of(ports: list[Port], given: Mapping[str, Array]) -> dict[str, int]:
-    """The sizes that arrays give to the symbols that are dims of their own."""
+    """The sizes that arrays, and defaults, give to the symbols that are dims of their own."""
+    shapes = {port.name: port.default for port in ports if port.default is not None}
+    shapes.update((name, array.shape) for name, array in given.items())
     return {
         dim: extent
         for port in ports
-        if port.name in given
-        for dim, extent in zip(port.shape, given[port.name].shape)
+        for dim, extent in zip(port.shape, shapes.get(port.name, ()))
         if isinstance(dim, str) and dim.isidentifier()
     }
 

@@ -184,7 +184,7 @@ def _complete(
         check_known(feeds, [port.name for port in model.inputs])
     except InputError as error:
         wrong_usage(str(error))
-    missing = [port for port in model.inputs if port.name not in feeds]
+    missing = [port for port in model.inputs if not (port.optional or port.name in feeds)]
     if not missing:
         if sizes:
             wrong_usage(

@@ -2,10 +2,12 @@
 /*
  * Uses the C interface as a C program would, and abuses it.
  *
- *     use_runtime use COPY.tw SUM.tw FAILS.tw   calls of all kinds, threads, a loop of its own
+ *     use_runtime use COPY.tw SUM.tw FAILS.tw DEFAULT.tw
+ *                                               calls of all kinds, threads, a loop of its own
  *     use_runtime damage COPY.tw COUNT          opens COUNT damaged copies with right checksums
  *
- * COPY and SUM are host_copy and host_sum of models.c. Prints "ok", or the failed check.
+ * COPY and SUM are host_copy and host_sum of models.c, DEFAULT is COPY with the default 1, 2, 3 for
+ * its input. Prints "ok", or the failed check.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -323,16 +325,48 @@ static void damage(const char *path, int count) {
   free(data);
 }
 
+/* ---- inputs that may be left out ---- */
+
+static void use_default(const char *without, const char *path) {
+  tw_model *model;
+  tw_context *context;
+  const tw_port *port;
+  float x[2] = {8, 9}, y[3];
+  int64_t shape[1] = {2}, three[1] = {3};
+  CHECK(!tw_model_open(path, NULL, &model) && !tw_context_create(model, NULL, &context));
+  CHECK(!tw_model_input(model, 0, &port) && port->extents[0] == -1);
+  CHECK(port->default_extents && port->default_extents[0] == 3);
+  CHECK(!tw_model_output(model, 0, &port) && !port->default_extents);
+  tw_value input = {.kind = TW_NONE}, given = tensor(x, 1, shape), output = tensor(y, 1, three);
+  for (int time = 0; time < 2; time++) {
+    CHECK(!tw_context_run(context, &input, 1, &output, 1) && y[0] == 1 && y[2] == 3);
+    tw_value own = {.kind = TW_NONE};
+    CHECK(!tw_context_run(context, &given, 1, &own, 1) && own.as.tensor.shape[0] == 2);
+    CHECK(!memcmp(own.as.tensor.data, x, sizeof x));
+  }
+  CHECK(input.kind == TW_NONE); /* the caller's values are only read */
+  tw_context_close(context);
+  tw_model_close(model);
+
+  CHECK(!tw_model_open(without, NULL, &model) && !tw_context_create(model, NULL, &context));
+  CHECK(!tw_model_input(model, 0, &port) && !port->default_extents);
+  CHECK(tw_context_run(context, &input, 1, &output, 1) == TW_ERROR_INPUT);
+  CHECK(!strcmp(tw_last_error(), "Input 'x' is missing, and has no default."));
+  tw_context_close(context);
+  tw_model_close(model);
+}
+
 int main(int argc, char **argv) {
   CHECK(tw_version() == TW_VERSION && tw_default_threads() > 0);
   if (argc == 4 && !strcmp(argv[1], "damage")) {
     damage(argv[2], atoi(argv[3]));
-  } else if (argc == 5 && !strcmp(argv[1], "use")) {
+  } else if (argc == 6 && !strcmp(argv[1], "use")) {
     use_copy(argv[2]);
     abuse(argv[2]);
     use_callbacks(argv[3]);
     use_threads(argv[3]);
     use_failures(argv[4]);
+    use_default(argv[2], argv[5]);
   } else {
     return 2;
   }

@@ -11,6 +11,7 @@ import pkgutil
 from pathlib import Path
 
 from tilewright.frontends.base import Frontend, Shapes
+from tilewright.frontends.onnx.defaults import DecidingDefaults, tell_of_defaults
 from tilewright.frontends.onnx.importer import Importer
 from tilewright.frontends.onnx.limits import Limits
 from tilewright.frontends.onnx.load import Source, load_model, looks_like_onnx
@@ -38,7 +39,15 @@ def import_model(
     """
     limits = limits or Limits()
     loaded = load_model(source, limits, folder)
-    return Importer(loaded, limits).run(shapes or {})
+    constant: set[str] = set()
+    while True:
+        try:
+            module = Importer(loaded, limits, constant).run(shapes or {})
+        except DecidingDefaults as found:
+            constant |= found.names
+        else:
+            tell_of_defaults(module, constant)
+            return module
 
 
 class OnnxFrontend(Frontend):

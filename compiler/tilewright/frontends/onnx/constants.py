@@ -7,6 +7,7 @@ constants alone, it runs the references of the nodes between, within a budget.
 """
 
 import math
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -57,12 +58,16 @@ def _symbolic(operand: Operand, builder: Builder) -> Value:
     return value
 
 
-def computed_array(value: Value, store: ConstantStore, limits: Limits) -> Array | None:
-    """The array that a value holds if constants alone decide it; None if not or over budget."""
-    chain = _constant_chain(value, limits)
+def computed_array(
+    value: Value, store: ConstantStore, limits: Limits, given: Mapping[Value, Array] | None = None
+) -> Array | None:
+    """The array that a value holds if constants and what is ``given`` alone decide it; None if not
+    or over budget.
+    """
+    known: dict[Value, Array] = dict(given or {})
+    chain = _constant_chain(value, known, limits)
     if chain is None:
         return None
-    known: dict[Value, Array] = {}
     for node in chain:
         if isinstance(node.op, Constant):
             results: tuple[Array, ...] = (store[node.op.data],)
@@ -86,9 +91,9 @@ def _is_static(node: Node) -> bool:
     return held and not (symbolic or node.regions)
 
 
-def _constant_chain(value: Value, limits: Limits) -> list[Node] | None:
-    """The nodes that a value depends on, in order, if all come from constants and have static
-    types.
+def _constant_chain(value: Value, known: Collection[Value], limits: Limits) -> list[Node] | None:
+    """The nodes that a value depends on, in order, if all come from constants and known values and
+    have static types.
     """
     budget = limits.folded
     order: list[Node] = []
@@ -96,6 +101,8 @@ def _constant_chain(value: Value, limits: Limits) -> list[Node] | None:
     stack: list[tuple[Value, bool]] = [(value, False)]
     while stack:
         current, ready = stack.pop()
+        if current in known:
+            continue
         node = current.producer
         if node is None or not _is_static(node):
             return None

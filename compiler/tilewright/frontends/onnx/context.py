@@ -139,7 +139,7 @@ class NodeContext:
         not.
         """
         operand = self.operand(position)
-        contents = self.importer.known(operand)
+        contents = self.importer.decided(operand)
         if contents is None:
             reason, dims = why_unknown(operand, self.importer.limits)
             raise UnsupportedNodeError(

@@ -7,7 +7,7 @@ be imported (a node, an initialiser, an input without a shape) blocks its result
 them is skipped, and at the end one message tells what was wrong (:mod:`.refusals`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 
@@ -22,6 +22,7 @@ from tilewright.frontends.onnx import declared, functions
 from tilewright.frontends.onnx.attributes import check_against_schema, schema_of
 from tilewright.frontends.onnx.constants import computed_array
 from tilewright.frontends.onnx.context import NodeContext, UnsupportedNodeError
+from tilewright.frontends.onnx.defaults import Defaults
 from tilewright.frontends.onnx.evaluation import evaluated, follows_from_dims, materialise
 from tilewright.frontends.onnx.expansion import called, expanded_size
 from tilewright.frontends.onnx.limits import Limits
@@ -47,7 +48,7 @@ from tilewright.ir.errors import (
     TypeInferenceError,
     UnsupportedOperatorError,
 )
-from tilewright.ir.expr import Const
+from tilewright.ir.expr import Const, index
 from tilewright.ir.graph import Builder, Graph, Module, Value
 from tilewright.ir.op import Array, Op
 from tilewright.ir.types import TensorType, tensor
@@ -56,19 +57,22 @@ from tilewright.ir.types import TensorType, tensor
 class Importer:
     """The state of one import."""
 
-    def __init__(self, loaded: LoadedModel, limits: Limits) -> None:
+    def __init__(self, loaded: LoadedModel, limits: Limits, constant: Collection[str] = ()) -> None:
         self.loaded = loaded
         self.limits = limits
         self.module = Module(Graph("main"))
         self.builder = Builder(self.module.graph, self.module.constants)
         self.symbols = Symbols()
+        self.defaults = Defaults(loaded.proto, constant)
         self.functions = functions.model_functions(loaded.proto)
         self.refusals = Refusals(self.functions)
         self._walked = 0
         self._where = "the graph"
 
     def run(self, shapes_given: Shapes) -> Module:
-        """Import the main graph; ``shapes_given`` replaces dims of inputs."""
+        """Import the main graph; ``shapes_given`` replaces dims of inputs. DecidingDefaults if some
+        initialisers must be constants.
+        """
         graph = self.loaded.proto.graph
         scope = Scope(self.loaded.opsets)
         # A value that is listed twice is one output: results have names.
@@ -77,7 +81,7 @@ class Importer:
         try:
             if self.functions:
                 self._check_nodes(expanded_size(graph, self.functions))
-            self._define_initializers(graph, scope, self.loaded.weights)
+            self._define_initializers(graph, scope, self.loaded.weights, self.defaults.add)
             self._define_inputs(graph, scope, shapes_given)
             results = self.walk(graph.node, [o.name for o in listed], scope)
         except ShapesError:
@@ -85,6 +89,7 @@ class Importer:
         except FrontendError as error:
             self.refusals.add_error(error)
             self.refusals.search(graph.node, scope.opsets, "")
+        self.defaults.finish()
         self.refusals.raise_first(self.inputs)
         self.builder.origin = "outputs"
         module = self.module
@@ -106,26 +111,42 @@ class Importer:
     # --- what comes in ---
 
     def _define_initializers(
-        self, graph: onnx.GraphProto, scope: Scope, weights: Mapping[int, Bytes]
+        self,
+        graph: onnx.GraphProto,
+        scope: Scope,
+        weights: Mapping[int, Bytes],
+        taken: Callable[[str, Array], bool] = lambda name, array: False,
     ) -> None:
+        """Define those that are not ``taken`` as inputs."""
         external = self.loaded.external
         for position, proto in enumerate(graph.initializer):
             read = partial(to_array, proto, external, self.limits, weights.get(position))
-            scope.define(proto.name, self._read_operand(proto.name, read))
+            self._define_initializer(proto.name, read, scope, taken)
         for sparse in graph.sparse_initializer:
             read = partial(sparse_to_array, sparse, external, self.limits)
-            scope.define(sparse.values.name, self._read_operand(sparse.values.name, read))
+            self._define_initializer(sparse.values.name, read, scope, taken)
 
-    def _read_operand(self, name: str, read: Callable[[], Array]) -> Operand:
-        """Data of the file as an operand; one that cannot be read blocks what needs it."""
+    def _define_initializer(
+        self,
+        name: str,
+        read: Callable[[], Array],
+        scope: Scope,
+        taken: Callable[[str, Array], bool],
+    ) -> None:
+        """Data of the file under its name; one that cannot be read blocks what needs it."""
         try:
-            return self.constant_operand(name, read())
+            array = read()
         except FrontendError as error:
             self.refusals.add_error(error)
-            return blocked(name)
+            scope.define(name, blocked(name))
+            return
+        if not taken(name, array):
+            scope.define(name, self.constant_operand(name, array))
 
     def _define_inputs(self, graph: onnx.GraphProto, scope: Scope, given: Shapes) -> None:
         inputs = [i for i in graph.input if i.name not in scope.names]
+        # Those that a call must give come first.
+        inputs.sort(key=lambda info: self.defaults.array(info.name) is not None)
         unknown = sorted(set(given) - {i.name for i in inputs})
         if unknown:
             known = ", ".join(quoted(i.name) for i in inputs[:20])
@@ -152,6 +173,8 @@ class Importer:
                 scope.define(info.name, blocked(info.name))
                 continue
             value = Value(type_, printable(info.name))
+            if self.defaults.array(info.name) is not None:
+                self.defaults.define(info.name, value, self.module)
             self.module.graph.inputs.append(value)
             self.module.input_names.append(info.name)
             scope.define(info.name, Operand(info.name, value.type.dtype, value=value))
@@ -179,7 +202,8 @@ class Importer:
                 dtype, [self.symbols.given(d, f"{bases}{a}") for a, d in enumerate(wanted)]
             )
         if not tensor_type.HasField("shape"):
-            return None
+            default = self.defaults.array(info.name)
+            return None if default is None else tensor(dtype, list(map(index, default.shape)))
         rank = len(tensor_type.shape.dim)
         dims = [
             self.symbols.dim(d, f"{bases}{a}", expected_size(a, rank))
@@ -400,6 +424,17 @@ class Importer:
         if contents is None and operand.value is not None and operand.array is None:
             operand.array = computed_array(operand.value, self.module.constants, self.limits)
             contents = operand.known(self.limits.contents)
+        return contents
+
+    def decided(self, operand: Operand) -> Contents | None:
+        """The contents of an operand that must be known, also where defaults of inputs decide them:
+        these cannot be replaced then.
+        """
+        contents = self.known(operand)
+        if contents is None:
+            array = self.defaults.decide(operand, self.module, self.limits)
+            if array is not None:
+                contents = Operand("", operand.dtype, array=array).known(self.limits.contents)
         return contents
 
     def constant_array(self, operand: Operand) -> Array | None:

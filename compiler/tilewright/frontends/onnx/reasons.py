@@ -20,7 +20,7 @@ def why_unknown(operand: Operand, limits: Limits) -> tuple[str, tuple[str, ...]]
     """
     dims: tuple[str, ...] = symbols_in(operand.expressions())
     if operand.value is not None:
-        read, symbols = _sources(operand.value)
+        read, symbols = sources(operand.value)
         if read:
             names = [quoted(v.name) for v in read[:_MOST_NAMED]]
             more = " and others" if len(read) > _MOST_NAMED else ""
@@ -40,7 +40,7 @@ def why_unknown(operand: Operand, limits: Limits) -> tuple[str, tuple[str, ...]]
     )
 
 
-def _sources(value: Value) -> tuple[list[Value], tuple[str, ...]]:
+def sources(value: Value) -> tuple[list[Value], tuple[str, ...]]:
     """The inputs whose elements a value depends on, and the names of the symbols in the types and
     attributes on the way.
     """
