@@ -225,7 +225,7 @@ g (float[n, c, 4] x, float[c] s) => (float[n, k] y) {
 
 def test_shapes_are_computed_in_early_forms() -> None:
     model = onnx.parser.parse_model(SHAPED)
-    for n in (0, 1, 3):
+    for n in (1, 3):
         x, s = floats(n, 5, 4), floats(5)
         y = imported(model, {"x": x, "s": s})["y"]
         np.testing.assert_array_equal(y, relu(x * s[:, None]).reshape(n, 20))
