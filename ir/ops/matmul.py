@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Matrix product with numpy's rules: batch dims before the last two broadcast.
 
-16-bit floats are accumulated in f32; integers wrap.
+16-bit floats are accumulated in f32; integers wrap. A product of 16-bit floats may be asked for in
+f32, as it was accumulated: for what is computed with it before it is rounded.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tilewright.ir.bounds import known_equal
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.dtypes import BF16, F16, F32, F64, I32, I64, U8
+from tilewright.ir.dtypes import BF16, F16, F32, F64, I32, I64, U8, DType
 from tilewright.ir.expr import Expr, Symbol, Var, const
 from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.domain import (
@@ -37,10 +40,18 @@ _M = Symbol("M", 0, 64, 1, 5)
 _K = Symbol("K", 0, 64, 1, 3)
 
 
+@dataclass(frozen=True)
 class Matmul(Op):
-    """``a[..., m, k] @ b[..., k, n]``; both operands have rank 2 or more."""
+    """``a[..., m, k] @ b[..., k, n]``; both operands have rank 2 or more. The result is of their
+    dtype, or of ``dtype``, that of the accumulator.
+    """
 
     name = "matmul"
+    dtype: DType | None = None
+
+    def attributes(self) -> dict[str, Any]:
+        """The result's type where it is not that of the operands."""
+        return {} if self.dtype is None else {"dtype": self.dtype}
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[TensorType, ...]:
         self.expect_operands(operands, 2)
@@ -54,8 +65,13 @@ class Matmul(Op):
             known_equal(a.shape[-1], b.shape[-2]) is not False,
             f"Operand {a} has {a.shape[-1]} columns, {b} has {b.shape[-2]} rows; make them equal.",
         )
+        dtype = self.dtype or a.dtype
+        self.require(
+            dtype in (a.dtype, accumulator_dtype(a.dtype)),
+            f"A product of {a.dtype} is not accumulated in {dtype}.",
+        )
         batch = broadcast_shapes(self, (a.shape[:-2], b.shape[:-2]))
-        return (tensor(a.dtype, (*batch, a.shape[-2], b.shape[-1])),)
+        return (tensor(dtype, (*batch, a.shape[-2], b.shape[-1])),)
 
     def requirements(self, operands: Sequence[TensorType]) -> tuple[Requirement, ...]:
         a, b = operands
@@ -67,7 +83,8 @@ class Matmul(Op):
     def reference(self, *operands: Array) -> tuple[Array, ...]:
         a, b = operands
         with np.errstate(all="ignore"):
-            return (np.asarray(np.matmul(widened(a), widened(b))).astype(a.dtype),)
+            product = np.asarray(np.matmul(widened(a), widened(b)))
+            return (product.astype(a.dtype if self.dtype is None else self.dtype.numpy),)
 
     def stages(self, operands: Sequence[Buffer], results: Sequence[Buffer]) -> tuple[Stage, ...]:
         (a, b), (result,) = operands, results
@@ -95,6 +112,8 @@ class Matmul(Op):
     def samples(cls) -> Iterator[Sample]:
         for dtype in (F32, F64, F16, BF16, I32, I64, U8):
             yield Sample(cls(), (tensor(dtype, (4, 6)), tensor(dtype, (6, 5))), "integers")
+        for dtype in (F16, BF16):
+            yield Sample(cls(F32), (tensor(dtype, (4, 6)), tensor(dtype, (6, 5))))
         yield Sample(cls(), (tensor(F32, (2, 1, 4, 6)), tensor(F32, (3, 6, 5))))
         yield Sample(cls(), (tensor(F32, (_B, _M, _K)), tensor(F32, (_K, 4))))
         yield Sample(cls(), (tensor(F32, (_B, 2, _K)), tensor(F32, (_B, _K, _M))))

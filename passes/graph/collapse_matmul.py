@@ -53,7 +53,7 @@ def collapse(node: Node, builder: Builder) -> Value | None:
         return None
     rows = builder(Reshape(_on_rows(a.type)), a)
     matrix = b if b.type.rank == 2 else builder(Reshape(b.type.shape[-2:]), b)
-    return builder(Reshape(node.result.type.shape), builder(Matmul(), rows, matrix))
+    return builder(Reshape(node.result.type.shape), builder(node.op, rows, matrix))
 
 
 def sink_row_split(node: Node, builder: Builder) -> Value | None:

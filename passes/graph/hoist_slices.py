@@ -145,7 +145,7 @@ def slice_of_matmul(node: Node, builder: Builder) -> Value | None:
     if not rows_whole or not isinstance(b.op, Constant) or b.type.rank != 2:
         return None
     columns = Slice((ZERO, op.starts[last]), (b.type.shape[0], op.sizes[last]), (1, op.steps[last]))
-    return builder(Matmul(), a, builder(columns, b))
+    return builder(source.op, a, builder(columns, b))
 
 
 def _only_sliced(node: Node) -> bool:

@@ -41,7 +41,7 @@ def squeezed_matmul(node: Node, builder: Builder) -> Value | None:
     if common == 0 or len(a) != len(b):
         return None
     left, right = (builder(Reshape(v.type.shape[common:]), v) for v in node.operands)
-    return builder(Reshape(node.result.type.shape), builder(Matmul(), left, right))
+    return builder(Reshape(node.result.type.shape), builder(node.op, left, right))
 
 
 def elementwise_of_unsqueeze(node: Node, builder: Builder) -> Value | None:

@@ -23,6 +23,7 @@ from tests.frontends.onnx_running import model_of as parsed
 from tilewright.frontends.onnx import import_model
 from tilewright.frontends.onnx.functions import has_standard_body
 from tilewright.frontends.onnx.registry import NEWEST_OPSET, supported_operators
+from tilewright.ir.dtypes import F16, F32
 from tilewright.ir.interpreter.graphs import interpret_graph
 from tilewright.ir.verify_graph import verify_module
 
@@ -236,6 +237,13 @@ def test_one_step_stays_in_its_type() -> None:
     """A matrix product has one rounding anyway, and its weights need not be converted."""
     module = import_model(model_of("MatMul", [X, normal(40, 5)], {}, np.dtype(np.float16))[0])
     assert [node.op.name for node in module.graph.nodes] == ["matmul"]
+
+
+def test_weights_of_gemm_keep_their_size() -> None:
+    x, w, c = (a.astype(np.float16) for a in (X, normal(40, 5), normal(5)))
+    module = import_model(model_of("Gemm", [x, w, c], {"alpha": 0.3}, np.dtype(np.float16))[0])
+    (product,) = [n for n in module.graph.nodes if n.op.name == "matmul"]
+    assert [v.type.dtype for v in (*product.operands, product.result)] == [F16, F16, F32]
 
 
 def test_a_number_of_the_node_is_not_rounded_first() -> None:

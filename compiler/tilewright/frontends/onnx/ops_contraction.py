@@ -48,20 +48,27 @@ def _matmul(ctx: NodeContext) -> Value:
 
 @handler("Gemm", since=7)
 def gemm(ctx: NodeContext) -> Value:
-    """``alpha * A' * B' + beta * C`` with C broadcast."""
+    """``alpha * A' * B' + beta * C`` with C broadcast.
+
+    All is computed in the type that products are accumulated in, while A and B stay in theirs: the
+    weights of a model keep their size.
+    """
     a, b = ctx.value(0), ctx.value(1)
     ctx.require(a.type.rank == 2 and b.type.rank == 2, "Its operands A and B must be matrices.")
     if ctx.attributes.integer("transA", 0):
         a = compose.transpose(ctx, a, (1, 0))
     if ctx.attributes.integer("transB", 0):
         b = compose.transpose(ctx, b, (1, 0))
-    result = _scaled(ctx, ctx.emit(Matmul(), a, b), ctx.attributes.number("alpha", 1.0))
+    dtype = a.type.dtype
+    wide = accumulator_dtype(dtype)
+    product = ctx.emit(Matmul(None if wide is dtype else wide), a, b)
+    result = _scaled(ctx, product, ctx.attributes.number("alpha", 1.0))
     beta = ctx.attributes.number("beta", 1.0)
-    if not ctx.has(2) or beta == 0.0:
-        return result
-    bias = ctx.value(2)
-    ctx.require(bias.type.rank <= 2, f"Its operand C has rank {bias.type.rank}; 2 is the most.")
-    return ctx.emit(Add(), result, _scaled(ctx, bias, beta))
+    if ctx.has(2) and beta != 0.0:
+        bias = ctx.value(2)
+        ctx.require(bias.type.rank <= 2, f"Its operand C has rank {bias.type.rank}; 2 is the most.")
+        result = ctx.emit(Add(), result, _scaled(ctx, compose.cast(ctx, bias, wide), beta))
+    return compose.cast(ctx, result, dtype)
 
 
 def _scaled(ctx: NodeContext, x: Value, factor: float) -> Value:
