@@ -15,6 +15,7 @@ The whole grammar::
            host only:
            | Require(condition, message, values, fault)
                                                  require c "message"(v, ...) fault
+           | Fits(sizes, kind, message, values)  fits bytes (e, ...) "message"(v, ...)
            | Place(buffer, offset)               place t: f32[n,64] at 4*n
            | Output(buffer, number)              output y: f32[n,10] as 0
            | Launch(kernel, args, ...)           launch @k(x, w, y; n) tasks t work w workspace b
@@ -48,6 +49,7 @@ from tilewright.ir.types import tensor
 
 GPU_AXES = tuple(f"{level}.{axis}" for level in ("block", "thread") for axis in "xyz")
 LOOP_KINDS = ("serial", "parallel", "vectorized", "unrolled", *GPU_AXES)
+SIZE_KINDS = ("bytes", "count")
 BLOCK_PARTS = ("map", "init", "update", "copy")
 
 
@@ -154,6 +156,21 @@ class Require(Stmt):
     message: str
     values: tuple[Expr, ...] = ()
     fault: bool = False
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Fits(Stmt):
+    """End the run with an error unless all steps of computing ``sizes`` fit 64 bits
+    (:mod:`tilewright.ir.sizes`); the message is that of a :class:`Require`.
+
+    The ``kind`` says what there is too much of: ``bytes`` of memory, or a ``count`` of elements,
+    tasks or work.
+    """
+
+    sizes: tuple[Expr, ...]
+    kind: str
+    message: str
+    values: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -314,6 +331,8 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
             return point
         case Require(condition, _, values, _):
             return (condition, *values)
+        case Fits(sizes, _, _, values):
+            return (*sizes, *values)
         case Launch(_, _, scalars, tasks, work, workspace, _):
             return (*scalars, tasks, work, workspace)
         case Alloc(buffer, _) | Output(buffer, _):
@@ -385,6 +404,9 @@ def _rebuilt(s: Stmt, inner: list[Stmt], on_expr: Callable[[Expr], Expr]) -> Stm
             return Block(stage, part, tuple(map(on_expr, point)), inner[0])
         case Require(condition, message, values, fault):
             return Require(on_expr(condition), message, tuple(map(on_expr, values)), fault)
+        case Fits(sizes, kind, message, values):
+            mapped = tuple(map(on_expr, sizes))
+            return Fits(mapped, kind, message, tuple(map(on_expr, values)))
         case Place(buffer, offset):
             return Place(buffer, on_expr(offset))
         case Launch(kernel, buffers, scalars, tasks, work, workspace, origin):

@@ -16,9 +16,11 @@ from tilewright.ir.lexer import Token
 from tilewright.ir.loop import (
     BLOCK_PARTS,
     LOOP_KINDS,
+    SIZE_KINDS,
     Alloc,
     Barrier,
     Block,
+    Fits,
     For,
     Function,
     HostProgram,
@@ -310,6 +312,17 @@ class LoopParser(ExprParser):
         values = tuple(self.separated(self.expr, ")"))
         return Require(condition, message, values, self.accept("fault"))
 
+    def _fits(self) -> Stmt:
+        token = self.token
+        kind = self.name("what has to fit")
+        if kind not in SIZE_KINDS:
+            self.fail(f"Sizes are those of {' or '.join(SIZE_KINDS)}, not of '{kind}'.", token)
+        self.expect("(")
+        sizes = tuple(self.separated(self.index_expr, ")"))
+        message = self.string()
+        self.expect("(")
+        return Fits(sizes, kind, message, tuple(self.separated(self.index_expr, ")")))
+
     def _place(self) -> Stmt:
         placed = self.buffer()
         self.expect("at")
@@ -350,6 +363,7 @@ class LoopParser(ExprParser):
         "block": _block,
         "barrier": _barrier,
         "require": _require,
+        "fits": _fits,
         "place": _place,
         "output": _output,
         "launch": _launch,

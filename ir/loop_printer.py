@@ -25,6 +25,7 @@ from tilewright.ir.loop import (
     Alloc,
     Barrier,
     Block,
+    Fits,
     For,
     HostProgram,
     If,
@@ -150,6 +151,9 @@ def head_text(s: Stmt) -> str:
         case Require(condition, message, values, fault):
             shown = f"{json.dumps(message)}({', '.join(map(str, values))})"
             return f"require {condition} {shown}{' fault' if fault else ''}"
+        case Fits(sizes, kind, message, values):
+            inner = f"({', '.join(map(str, sizes))})"
+            return f"fits {kind} {inner} {json.dumps(message)}({', '.join(map(str, values))})"
         case Place(buffer, offset):
             return f"place {buffer} at {offset}"
         case Output(buffer, number):

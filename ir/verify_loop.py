@@ -26,6 +26,8 @@
 * **L14** An expression is well typed.
 * **L15** In a host program a launched kernel exists and gets buffers and scalars as it declares
   them (checked where the kernels are given); outputs are numbered as the program has them.
+* **L16** In a host program, the range of a symbol is required before anything is computed with it.
+* **L17** In a host program, all sizes are known to fit 64 bits when they are computed.
 
 A violation raises VerifyError with the number and the lines around the fault.
 """
@@ -37,13 +39,16 @@ from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import BOOL, INDEX
 from tilewright.ir.errors import VerifyError
 from tilewright.ir.expr import Const, Expr, Scalar, Symbol, Var, free_variables, reads
+from tilewright.ir.host_sizes import size_fault
 from tilewright.ir.lexer import is_name
 from tilewright.ir.loop import (
     GPU_AXES,
     LOOP_KINDS,
+    SIZE_KINDS,
     Alloc,
     Barrier,
     Block,
+    Fits,
     For,
     Function,
     HostProgram,
@@ -99,6 +104,9 @@ def verify_host(host: HostProgram, kernels: Mapping[str, Kernel] | None = None) 
     for b in host.constants:
         verifier.bind_buffer(b, None)
     verifier.statement(host.body, outermost=True)
+    fault = size_fault(host)
+    if fault is not None:
+        verifier.fail(*fault)
 
 
 def verify_stages(kernel: Kernel, verifier: "_Verifier") -> None:
@@ -338,7 +346,7 @@ class _Verifier:
         self._inside(s.body)
 
     def _other(self, s: Stmt) -> None:
-        is_host_only = isinstance(s, Require | Place | Output | Launch)
+        is_host_only = isinstance(s, Require | Fits | Place | Output | Launch)
         if is_host_only is not self.is_host:
             where = "host program" if self.is_host else "kernel"
             self.fail("L11", f"A {where} has no '{type(s).__name__.lower()}'.", s)
@@ -348,6 +356,9 @@ class _Verifier:
                     self.fail("L11", "A barrier is inside a loop over threads.", s)
             case Require(condition, _, _):
                 self._condition(condition, s)
+            case Fits(_, kind, _, _):
+                if kind not in SIZE_KINDS:
+                    self.fail("L17", f"There are no sizes of '{kind}'.", s)
             case Place(buffer, _):
                 self.check_exprs(buffer.shape, s)
                 self.bind_buffer(buffer, s)

@@ -23,14 +23,17 @@ memory, and the kernel knows the shape.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 
 from tilewright.ir.buffer import Buffer, buffer
 from tilewright.ir.errors import PassError
-from tilewright.ir.expr import Expr, Symbol, free_variables, index, mul
+from tilewright.ir.expr import FALSE, TRUE, Expr, Symbol, binary, free_variables, index, mul
 from tilewright.ir.graph import Constant, ConstantRef, Module, Node, Value
-from tilewright.ir.layout import Layout
+from tilewright.ir.host_sizes import computed
+from tilewright.ir.layout import Layout, row_major
 from tilewright.ir.loop import (
     HostProgram,
+    If,
     Launch,
     Let,
     Output,
@@ -38,7 +41,10 @@ from tilewright.ir.loop import (
     Stmt,
     seq,
 )
-from tilewright.passes.host_checks import bind_symbols, graph_checks, index_checks
+from tilewright.ir.simplify import compare
+from tilewright.ir.sizes import value_range
+from tilewright.passes.host_checks import Binding, bind_symbols, graph_checks, index_checks
+from tilewright.passes.host_sizes import SizeChecks
 from tilewright.passes.memory import Lifetime, Plan, check_plan, plan_memory
 from tilewright.passes.op_kinds import memory_of
 
@@ -87,32 +93,88 @@ def build_host(module: Module, launches: Sequence[LaunchSpec], name: str = "main
     lifetimes = memory.lifetimes(launches)
     plan = plan_memory(lifetimes)
     check_plan(lifetimes, plan)
+    sizes = SizeChecks()
+    definitions: list[tuple[Stmt, Value, str]] = []
     body: list[Stmt] = []
     for launch in launches:
         for v in launch.outputs:
-            body += memory.define(v, plan)
+            made = memory.define(v, plan)
+            definitions.append((made, v, launch.origin))
+            body.append(made)
         buffers = tuple(memory.buffer(v) for v in (*launch.inputs, *launch.outputs))
-        body.append(
-            Launch(
-                launch.kernel,
-                buffers,
-                launch.scalars,
-                launch.tasks,
-                launch.work,
-                launch.workspace,
-                launch.origin,
-            )
+        call = Launch(
+            launch.kernel,
+            buffers,
+            launch.scalars,
+            launch.tasks,
+            launch.work,
+            launch.workspace,
+            launch.origin,
         )
-        body += index_checks(launch.node, buffers[-1])
-    bindings, binding_checks = bind_symbols(module, memory.inputs, _used(launches, plan, module))
-    checks = [*binding_checks, *graph_checks(module)]
-    stmt = seq([*checks, *body])
-    for symbol, value in reversed(bindings):
-        stmt = Let(symbol, value, stmt)
+        body.append(_unless_empty(call, len(launch.outputs)))
+        for subject, check in index_checks(launch.node, buffers[-1]):
+            body += [*sizes.count(subject, computed(check)), check]
+    bindings, dim_checks = bind_symbols(module, memory.inputs, _used(launches, plan, module))
+    bound = [_bound(b, sizes) for b in bindings]
+    checked: list[Stmt] = []
+    for subject, check in [*dim_checks, *graph_checks(module)]:
+        checked += [*sizes.count(subject, computed(check)), check]
+    checked += _size_checks(sizes, definitions, plan, module, body)
+    stmt = seq([*checked, *body])
+    for binding, (before, after) in zip(reversed(bindings), reversed(bound), strict=True):
+        stmt = seq([*before, Let(binding.symbol, binding.value, seq([*after, stmt]))])
     program = HostProgram(
         name, memory.inputs, memory.outputs, tuple(memory.constants.values()), plan.size, stmt
     )
     return Host(program, tuple(memory.constants), plan)
+
+
+def _bound(binding: Binding, sizes: SizeChecks) -> tuple[list[Stmt], list[Stmt]]:
+    """What comes before a symbol has its value, and what right after."""
+    subject = f"Symbol '{binding.symbol.name}'"
+    before = [*sizes.count(subject, [binding.value])]
+    after: list[Stmt] = []
+    for check in binding.checks:
+        after += [*sizes.count(subject, computed(check)), check]
+    return before, after
+
+
+def _size_checks(
+    sizes: SizeChecks,
+    definitions: Sequence[tuple[Stmt, Value, str]],
+    plan: Plan,
+    module: Module,
+    body: Sequence[Stmt],
+) -> Iterator[Stmt]:
+    """That all memory and all launches can be: each value by itself, then all that are placed."""
+    for s, value, origin in definitions:
+        if isinstance(s, Place):
+            yield from sizes.placed(s.buffer, value, origin)
+    yield from sizes.arena(plan.size)
+    for s, _, _ in definitions:
+        if isinstance(s, Output):
+            yield from sizes.output(s.buffer, (module.output_names or [s.buffer.name])[s.number])
+    for s in body:
+        call, condition = (s.then, s.condition) if isinstance(s, If) else (s, TRUE)
+        if isinstance(call, Launch):
+            yield from sizes.launch(call, condition)
+
+
+def _unless_empty(s: Launch, outputs: int) -> Stmt:
+    """The launch where one of its outputs has an element.
+
+    A kernel without any would do nothing in many steps, if other dims are large. One symbol alone
+    makes loops of no more steps than a dim may have.
+    """
+    conditions: dict[Expr, None] = {}
+    for b in s.buffers[len(s.buffers) - outputs :]:
+        if all(value_range(d)[0] > 0 for d in b.shape):
+            return s
+        conditions[compare("gt", row_major(b.rank).size(b.shape), 0)] = None
+    dims = {v for e in (*s.scalars, s.work) for v in free_variables(e)}
+    if len(dims) < 2 and conditions.keys() != {FALSE}:
+        return s
+    return If(reduce(partial(binary, "or"), conditions), s)
 
 
 def _used(launches: Sequence[LaunchSpec], plan: Plan, module: Module) -> list[Symbol]:
@@ -172,15 +234,14 @@ class _Memory:
         arena = [v for v in first if v not in self._output_numbers]
         return [Lifetime(v, stored_bytes(v), first[v], last[v]) for v in arena]
 
-    def define(self, value: Value, plan: Plan) -> Iterator[Stmt]:
+    def define(self, value: Value, plan: Plan) -> Stmt:
         """The statement that gives a launch result its memory."""
         number = self._output_numbers.get(value)
         if number is not None:
             self._buffers[value] = self.outputs[number]
-            yield Output(self.outputs[number], number)
-            return
+            return Output(self.outputs[number], number)
         self._buffers[value] = buffer(self._names.unique(value.name or "t"), value.type)
-        yield Place(self._buffers[value], plan.offset(value))
+        return Place(self._buffers[value], plan.offset(value))
 
     def buffer(self, value: Value) -> Buffer:
         """The buffer that holds a value."""

@@ -12,6 +12,7 @@ to be in range where a kernel has looked through them.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tilewright.ir.bounds import is_nonnegative
 from tilewright.ir.buffer import Buffer
@@ -35,11 +36,19 @@ from tilewright.ir.loop import Require, shape_buffer
 from tilewright.ir.op import Requirement
 from tilewright.ir.ops.index_fault import MESSAGE, IndexFault
 from tilewright.ir.simplify import compare, floordiv, mod
+from tilewright.ir.sizes import value_range
 from tilewright.ir.value_expr import cast
 from tilewright.passes.sizes import makes_sense
 
 _LONGEST_NAME = 80
-Bindings = list[tuple[Symbol, Expr]]
+
+
+class Binding(NamedTuple):
+    """A symbol, the expression over input shapes that is its value, and what shows its range."""
+
+    symbol: Symbol
+    value: Expr
+    checks: tuple[Require, ...]
 
 
 @dataclass(frozen=True)
@@ -51,22 +60,27 @@ class _Dim:
     expected: Expr
     actual: Expr
 
+    @property
+    def subject(self) -> str:
+        return f"Input '{self.label}'"
+
     def require(self, condition: Expr, problem: str, *values: Expr) -> Require:
-        message = f"Input '{self.label}' has size {{0}} in dimension {self.axis}, {problem}."
+        message = f"{self.subject} has size {{0}} in dimension {self.axis}, {problem}."
         return Require(condition, message, (self.actual, *values))
 
 
 def bind_symbols(
     module: Module, inputs: Sequence[Buffer], used: Iterable[Symbol]
-) -> tuple[Bindings, list[Require]]:
-    """The value of each symbol in terms of input shapes, and the checks on those shapes.
+) -> tuple[list[Binding], list[tuple[str, Require]]]:
+    """The value of each symbol in terms of input shapes, and the other checks on those shapes, each
+    with the input that it is of.
 
     A symbol is taken from a dim where it stands alone, else from one that is linear in it.
     PassError if a symbol in ``used`` is given by no input dim.
     """
     labels = module.input_names or [b.name for b in inputs]
     dims = [
-        _Dim(_plain(label), axis, expected, cast(Read(shape_buffer(source), (index(axis),)), INDEX))
+        _Dim(plain(label), axis, expected, cast(Read(shape_buffer(source), (index(axis),)), INDEX))
         for label, source in zip(labels, inputs, strict=True)
         for axis, expected in enumerate(source.shape)
     ]
@@ -76,8 +90,12 @@ def bind_symbols(
         raise PassError(
             f"Symbol '{missing[0]}' has no value: no input has a dim from which it follows."
         )
-    checks = [check for dim in dims for check in _dim_checks(dim, bindings)]
-    return [(symbol, value) for symbol, (value, _) in bindings.items()], checks
+    bound = [
+        Binding(symbol, value, tuple(_range_checks(dim, symbol, value)))
+        for symbol, (value, dim) in bindings.items()
+    ]
+    checks = [(dim.subject, check) for dim in dims for check in _dim_checks(dim, bindings)]
+    return bound, checks
 
 
 def _solve(dims: Sequence[_Dim]) -> dict[Symbol, tuple[Expr, _Dim]]:
@@ -111,19 +129,20 @@ def _linear_solution(dim: _Dim, symbol: Symbol) -> Expr | None:
     return floordiv(sub(dim.actual, rest), coefficient)
 
 
+def _range_checks(dim: _Dim, symbol: Symbol, value: Expr) -> Iterator[Require]:
+    """That the value of a symbol, which is from this dim, is one that it may have."""
+    if value_range(value)[0] < symbol.lo:
+        problem = "but at least {1} is needed" + _named(dim, symbol)
+        yield dim.require(compare("ge", value, symbol.lo), problem, index(symbol.lo))
+    problem = "but at most {1} is supported" + _named(dim, symbol)
+    yield dim.require(compare("le", value, symbol.hi), problem, index(symbol.hi))
+    if symbol.multiple > 1:
+        problem = "but a multiple of {1} is needed" + _named(dim, symbol)
+        condition = compare("eq", mod(value, symbol.multiple), 0)
+        yield dim.require(condition, problem, index(symbol.multiple))
+
+
 def _dim_checks(dim: _Dim, bindings: dict[Symbol, tuple[Expr, _Dim]]) -> Iterator[Require]:
-    for symbol, (value, source) in bindings.items():
-        if source is not dim:
-            continue
-        if symbol.lo > 0:
-            problem = "but at least {1} is needed" + _named(dim, symbol)
-            yield dim.require(compare("ge", value, symbol.lo), problem, index(symbol.lo))
-        problem = "but at most {1} is supported" + _named(dim, symbol)
-        yield dim.require(compare("le", value, symbol.hi), problem, index(symbol.hi))
-        if symbol.multiple > 1:
-            problem = "but a multiple of {1} is needed" + _named(dim, symbol)
-            condition = compare("eq", mod(value, symbol.multiple), 0)
-            yield dim.require(condition, problem, index(symbol.multiple))
     known = bindings.get(dim.expected) if isinstance(dim.expected, Symbol) else None
     if known is None or known[1] is not dim:
         note = "" if isinstance(dim.expected, Const) else f" ('{dim.expected}')"
@@ -138,8 +157,9 @@ def _named(dim: _Dim, symbol: Symbol) -> str:
 # --- conditions of nodes --------------------------------------------------------------------------
 
 
-def graph_checks(module: Module) -> list[Require]:
-    """The conditions under which the nodes of the graph, those in groups too, fit a call's shapes.
+def graph_checks(module: Module) -> list[tuple[str, Require]]:
+    """The conditions under which the nodes of the graph, those in groups too, fit a call's shapes,
+    each with the node that it is of.
 
     They are the requirements of each op, which tell best what is wrong, then that no dim of a
     result is negative.
@@ -147,12 +167,12 @@ def graph_checks(module: Module) -> list[Require]:
     nodes = list(module.graph.walk())
     needed = [(n, r) for n in nodes if not n.regions for r in _requirements(n)]
     needed += [(n, r) for n in nodes for r in _dims_are_sizes(n)]
-    found: dict[Expr, Require] = {}
+    found: dict[Expr, tuple[str, Require]] = {}
     for node, (condition, problem, values) in needed:
         if condition is not TRUE:
-            where = _plain(node.origin or node.op.name)
-            text = f"Node '{where}': {_named_values(problem, values)}"
-            found.setdefault(condition, Require(condition, text, values))
+            where = f"Node '{plain(node.origin or node.op.name)}'"
+            text = f"{where}: {_named_values(problem, values)}"
+            found.setdefault(condition, (where, Require(condition, text, values)))
     return list(found.values())
 
 
@@ -168,16 +188,16 @@ def _dims_are_sizes(node: Node) -> Iterator[Requirement]:
                 yield compare("ge", dim, 0), "A result would have size {0}.", (dim,)
 
 
-def index_checks(group: Node, found: Buffer) -> Iterator[Require]:
-    """That a group which looks for an index out of range has found none; ``found`` is its
-    result.
+def index_checks(group: Node, found: Buffer) -> Iterator[tuple[str, Require]]:
+    """That a group which looks for an index out of range has found none, with its node; ``found``
+    is its result.
     """
     for node in (n for region in group.regions for n in region.nodes):
         if isinstance(node.op, IndexFault):
             position, value, dim = (cast(Read(found, (index(i),)), INDEX) for i in range(3))
-            message = f"Node '{_plain(node.origin)}': {MESSAGE}"
+            where = f"Node '{plain(node.origin)}'"
             values = (value, position, dim, sub(ZERO, dim))
-            yield Require(compare("lt", position, 0), message, values, True)
+            yield where, Require(compare("lt", position, 0), f"{where}: {MESSAGE}", values, True)
 
 
 def _named_values(problem: str, values: Sequence[Expr]) -> str:
@@ -189,7 +209,7 @@ def _named_values(problem: str, values: Sequence[Expr]) -> str:
     return f"{problem.removesuffix('.')} ({', '.join(names)})." if names else problem
 
 
-def _plain(label: str) -> str:
+def plain(label: str) -> str:
     """A model's name as it may stand in a message: no braces, no control characters, not too
     long.
     """

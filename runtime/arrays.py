@@ -6,12 +6,14 @@ and buffers. A contiguous, aligned array in native byte order is used as it is; 
 copied. Values are never converted: a wrong dtype is an error.
 """
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tilewright.runtime.dtypes import DType
-from tilewright.runtime.errors import InputError
+from tilewright.runtime.errors import InputError, OutOfMemoryError
 from tilewright.runtime.library import DEVICE_CPU
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -85,6 +87,14 @@ def _as_array(name: str, value: Any) -> Array:
         raise InputError(f"Input '{name}' cannot be read as a buffer: {_reason(error)}.") from error
 
 
+def out_of_memory(what: str, shape: Sequence[int], itemsize: int) -> OutOfMemoryError:
+    """The error for an array that the system has no memory for; more than any has, maybe."""
+    size = itemsize * math.prod(extent for extent in shape if extent)
+    return OutOfMemoryError(
+        f"Out of memory: {what} has the shape {tuple(shape)}, which takes {size} bytes."
+    )
+
+
 def prepare(name: str, value: Any, dtype: DType) -> Array:
     """An aligned, C-contiguous array of exactly ``dtype`` with the values of ``value``.
 
@@ -92,15 +102,15 @@ def prepare(name: str, value: Any, dtype: DType) -> Array:
     """
     array = _as_array(name, value)
     expected = dtype.numpy
-    if array.dtype != expected:
-        if array.dtype.newbyteorder("=") != expected:
-            raise InputError(
-                f"Input '{name}' is {array.dtype}, but the model expects {dtype.name}."
-            )
-        return array.astype(expected, order="C")
-    if array.flags.c_contiguous and array.flags.aligned:
+    if array.dtype != expected and array.dtype.newbyteorder("=") != expected:
+        raise InputError(f"Input '{name}' is {array.dtype}, but the model expects {dtype.name}.")
+    if array.dtype == expected and array.flags.c_contiguous and array.flags.aligned:
         return array
-    return np.array(array, dtype=expected, order="C", copy=True)
+    try:
+        return np.array(array, dtype=expected, order="C", copy=True)
+    except (MemoryError, ValueError):  # numpy has another word for far too much
+        what = f"a contiguous copy of input '{name}'"
+        raise out_of_memory(what, array.shape, expected.itemsize) from None
 
 
 def check_supplied(name: str, array: Any, dtype: DType) -> Array:

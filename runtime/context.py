@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from tilewright.runtime import library
-from tilewright.runtime.arrays import Array, address, check_supplied, prepare
+from tilewright.runtime.arrays import Array, address, check_supplied, out_of_memory, prepare
 from tilewright.runtime.dtypes import DType
-from tilewright.runtime.errors import InputError, OutOfMemoryError, StateError
+from tilewright.runtime.errors import InputError, StateError
 
 _export: Callable[[Any], c_char] = c_char.from_buffer
 _addressof = addressof
@@ -80,13 +80,19 @@ class _Allocated:
     """Output arrays that a run asked for, for the allocator callback (which must not refer to the
     context: the two would keep each other alive)."""
 
+    names: list[str]
     dtypes: list["np.dtype[Any]"]
     arrays: dict[int, Array] = field(default_factory=dict)
     error: BaseException | None = None
 
     def allocate(self, _user: Any, index: int, rank: int, shape: Any) -> int:
         try:
-            array = np.empty(tuple(shape[axis] for axis in range(rank)), self.dtypes[index])
+            dims = tuple(shape[axis] for axis in range(rank))
+            try:
+                array = np.empty(dims, self.dtypes[index])
+            except (MemoryError, ValueError):
+                what = f"output '{self.names[index]}'"
+                raise out_of_memory(what, dims, self.dtypes[index].itemsize) from None
             self.arrays[index] = array
             return address(array)
         except BaseException as error:  # nothing may pass through C; run raises it again
@@ -179,7 +185,9 @@ class Context:
         self._output_rows: list[tuple[str, tuple[int, ...], Any, Any, library.Value]] = []
         self._open: list[_Slot] = []  # outputs of unknown shape
         self._stale = True  # the output rows do not belong to the slots' input shapes
-        self._allocated = _Allocated([slot.dtype for slot in self._outputs])
+        self._allocated = _Allocated(
+            [slot.name for slot in self._outputs], [slot.dtype for slot in self._outputs]
+        )
         self._allocate = library.ALLOCATE(self._allocated.allocate)
         self._profile = library.PROFILE()
         options = library.ContextOptions(
@@ -255,9 +263,7 @@ class Context:
             try:
                 array = _empty(shape, storage)
             except (MemoryError, ValueError):  # numpy has another word for far too much
-                raise OutOfMemoryError(
-                    f"Out of memory: output '{name}' has the shape {tuple(shape)}."
-                ) from None
+                raise out_of_memory(f"output '{name}'", shape, storage.itemsize) from None
             try:
                 export = _export(array)
                 exports.append(export)

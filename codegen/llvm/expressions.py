@@ -43,10 +43,15 @@ _SWAPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "n
 class ExpressionEmitter:
     """Emits value and index expressions in the current environment."""
 
-    def __init__(self, builder: Builder, environment: Environment) -> None:
+    def __init__(
+        self,
+        builder: Builder,
+        environment: Environment,
+        indices: type[IndexEmitter] = IndexEmitter,
+    ) -> None:
         self.builder = builder
         self.environment = environment
-        self.indices = IndexEmitter(builder, environment, self.value)
+        self.indices = indices(builder, environment, self.value)
         self.addresses = Addresses(builder, environment, self.indices)
         self.memory = Memory(self.addresses)
 

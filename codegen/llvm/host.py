@@ -20,19 +20,33 @@ from tilewright.codegen.llvm.addresses import Place
 from tilewright.codegen.llvm.builder import Block, Builder, Module, Value, constant
 from tilewright.codegen.llvm.host_frame import (
     Frame,
-    buffers_read,
+    buffers_used,
     entry_buffers,
+    innermost,
     slots_of,
     split_parts,
 )
+from tilewright.codegen.llvm.host_indices import HostIndices
 from tilewright.codegen.llvm.kernel import StatementEmitter
 from tilewright.ir.bounds import known_le
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.errors import CodegenError
 from tilewright.ir.expr import TRUE, Expr
-from tilewright.ir.loop import HostProgram, Launch, Output, Require, Seq, Stmt, shape_buffer, walk
+from tilewright.ir.host_sizes import greatest_buffers
+from tilewright.ir.loop import (
+    Fits,
+    HostProgram,
+    Launch,
+    Output,
+    Require,
+    Seq,
+    Stmt,
+    shape_buffer,
+    walk,
+)
 from tilewright.ir.loop import Place as PlaceStmt
 from tilewright.ir.target import Target
+from tilewright.passes.host_checks import plain
 
 DIRECT_WORK = 10_000
 """Work in nanoseconds below which a kernel runs on the calling thread: a fork and join costs some
@@ -42,6 +56,9 @@ microseconds.
 STATUS_INPUT = 2
 STATUS_MEMORY = 5
 STATUS_INDEX = 10
+_REFUSED = (
+    "Out of memory: the intermediate values need {{0}} bytes, {{1}} of them for '{}' of '{}'."
+)
 _TENSOR_BYTES = 24
 PART_SLOTS = 256
 """What one function has of arguments of launches and of checks; a program of no more is one
@@ -88,12 +105,14 @@ class HostEmitter(StatementEmitter):
     ) -> None:
         self.module = module
         # Sizes are rounded after every operation, as their types say.
-        super().__init__(Builder(self.module, contracts=False))
+        super().__init__(Builder(self.module, contracts=False), HostIndices)
+        assert isinstance(self.expressions.indices, HostIndices)
+        self._indices = self.expressions.indices
         self.host = host
         self.messages = messages
         self.calls = calls
         self._arena: Value | None = None
-        self._in_parts = False
+        self._divided: Stmt | None = None
         self._services: dict[str, Value] = {}
         self._leave = self.builder.new_block("leave")
         self._leaving: list[tuple[Value, Block]] = []
@@ -102,12 +121,13 @@ class HostEmitter(StatementEmitter):
         """The text of the whole module."""
         b = self.builder
         launches = _all(self.host, Launch)
-        self._in_parts = sum(map(slots_of, walk(self.host.body))) > PART_SLOTS
+        if sum(map(slots_of, walk(self.host.body))) > PART_SLOTS:
+            self._divided = innermost(self.host.body)[1]
         self._bind_memory()
         self._args = self._scratch_for(launches)
         ranks = [len(s.buffer.shape) for s in _all(self.host, Output)]
-        counts = [len(s.values) for s in _all(self.host, Require)]
-        self._numbers = self._scratch(max([*ranks, *counts, 1]))
+        counts = [len(s.values) for s in walk(self.host.body) if isinstance(s, Require | Fits)]
+        self._numbers = self._scratch(max([*ranks, *counts, 2]))
         self.statement(self.host.body)
         self._finish()
         parameters = "ptr %call, ptr %services, ptr %inputs, ptr %constants"
@@ -133,7 +153,7 @@ class HostEmitter(StatementEmitter):
         needs them, all loaded at the start.
         """
         places = self.expressions.addresses.places
-        needed = entry_buffers(self.host, self._in_parts)
+        needed = entry_buffers(self.host, isinstance(self._divided, Seq))
         for number, source in enumerate(self.host.inputs):
             at = number * _TENSOR_BYTES
             if source in needed:
@@ -184,6 +204,9 @@ class HostEmitter(StatementEmitter):
             case Require():
                 self.environment.new_statement()
                 self._require(s)
+            case Fits():
+                self.environment.new_statement()
+                self._fits(s)
             case PlaceStmt(buffer, offset):
                 start = self.expressions.indices.index(offset)
                 pointer = self.builder.emit(
@@ -196,13 +219,13 @@ class HostEmitter(StatementEmitter):
                 self._output(buffer, number)
             case Launch():
                 self._launch(s)
-            case Seq(stmts) if self._in_parts:
+            case Seq(stmts) if s is self._divided:
                 self._parts(stmts)
             case _:
                 super().statement(s)
 
     def _index(self, e: Expr) -> Value:
-        return self.expressions.indices.index(e)
+        return self._indices.index(e)
 
     def _leave_if(self, condition: Value, status: Value) -> None:
         """Return ``status`` where ``condition`` holds: from one block for all such places."""
@@ -216,34 +239,71 @@ class HostEmitter(StatementEmitter):
         if s.condition is TRUE:
             return
         b = self.builder
-        number = self.messages.setdefault(s.message, len(self.messages))
         holds = self.expressions.value(s.condition)
         numbers = [self._index(v) for v in s.values]
         fail, onwards = b.new_block("fail"), b.new_block("next")
         b.branch_if(holds, onwards, fail)
         b.enter(fail)
-        self._fill(self._numbers, numbers)
-        count = constant(len(s.values), "i32")
-        b.ret(
-            self._call(
-                "fail",
-                "i32",
-                constant(STATUS_INDEX if s.fault else STATUS_INPUT, "i32"),
-                constant(number, "i32"),
-                self._numbers,
-                count,
-            )
-        )
+        status = STATUS_INDEX if s.fault else STATUS_INPUT
+        self._fail(status, self._message(s.message), numbers)
         b.enter(onwards)
+
+    def _fits(self, s: Fits) -> None:
+        b = self.builder
+        numbers = [self._index(v) for v in s.values]
+        self._indices.begin()
+        for size in s.sizes:
+            self._index(size)
+        overflow = self._indices.end(s.sizes)
+        if overflow is None:
+            return
+        fail, onwards = b.new_block("fail"), b.new_block("next")
+        b.branch_if(overflow, fail, onwards)
+        b.enter(fail)
+        status = STATUS_MEMORY if s.kind == "bytes" else STATUS_INPUT
+        self._fail(status, self._message(s.message), numbers)
+        b.enter(onwards)
+
+    def _message(self, text: str) -> Value:
+        return constant(self.messages.setdefault(text, len(self.messages)), "i32")
+
+    def _fail(self, status: int, message: Value, numbers: list[Value]) -> None:
+        """End the run with a message about some numbers."""
+        self._fill(self._numbers, numbers)
+        count = constant(len(numbers), "i32")
+        code = constant(status, "i32")
+        self.builder.ret(self._call("fail", "i32", code, message, self._numbers, count))
 
     def _arena_start(self) -> Value:
         """The arena, asked for where the first buffer is placed: all symbols are bound there."""
         if self._arena is None:
+            b = self.builder
             size = self._index(self.host.arena)
+            message, greatest = self._greatest_value()
             self._arena = self._call("arena", "ptr", size)
-            missing = self.builder.compare("eq", self._arena, Value("null", "ptr"))
-            self._leave_if(missing, constant(STATUS_MEMORY, "i32"))
+            fail, onwards = b.new_block("fail"), b.new_block("next")
+            b.branch_if(b.compare("eq", self._arena, Value("null", "ptr")), fail, onwards)
+            b.enter(fail)
+            self._fail(STATUS_MEMORY, message, [size, greatest])
+            b.enter(onwards)
         return self._arena
+
+    def _greatest_value(self) -> tuple[Value, Value]:
+        """The message about the value that takes most of the arena, and its bytes."""
+        b = self.builder
+        found: tuple[Value, Value] | None = None
+        for buffer, size in greatest_buffers([s.buffer for s in _all(self.host, PlaceStmt)]):
+            launches = (s for s in _all(self.host, Launch) if buffer in s.buffers)
+            origin = next((s.origin for s in launches), "?")
+            message = self._message(_REFUSED.format(buffer.name, plain(origin)))
+            bytes_ = self._index(size)
+            if found is None:
+                found = message, bytes_
+            else:
+                more = b.compare("sgt", bytes_, found[1])
+                found = b.select(more, message, found[0]), b.select(more, bytes_, found[1])
+        assert found is not None
+        return found
 
     def _output(self, buffer: Buffer, number: int) -> None:
         b = self.builder
@@ -262,7 +322,7 @@ class HostEmitter(StatementEmitter):
         """Functions for some statements each, called in turn: first those that check the inputs,
         then, once there is an arena, those that launch kernels.
         """
-        first = next(i for i, s in enumerate(stmts) if not isinstance(s, Require))
+        first = next(i for i, s in enumerate(stmts) if not isinstance(s, Require | Fits))
         frame = Frame.of(self.host, self.environment.values)
         memory = self._scratch(frame.slots)
         for symbol, slot in frame.symbols.items():
@@ -328,15 +388,17 @@ class PartEmitter(HostEmitter):
 
     def __init__(self, entry: HostEmitter, frame: Frame) -> None:
         self._start(entry.host, entry.module, entry.messages, entry.calls)
+        self._indices.fitted = entry._indices.fitted
         self._frame = frame
         self._memory = Value("%frame", "ptr")
 
     def emit_part(self, stmts: Sequence[Stmt]) -> str:
         """The name of the function, which is added to the module."""
         name = f"tw.part.{len(self.module.functions)}"
-        self._args = self._scratch_for([s for s in stmts if isinstance(s, Launch)])
-        ranks = [len(s.buffer.shape) for s in stmts if isinstance(s, Output)]
-        counts = [len(s.values) for s in stmts if isinstance(s, Require)]
+        inner = [n for s in stmts for n in walk(s)]
+        self._args = self._scratch_for([s for s in inner if isinstance(s, Launch)])
+        ranks = [len(s.buffer.shape) for s in inner if isinstance(s, Output)]
+        counts = [len(s.values) for s in inner if isinstance(s, Require | Fits)]
         self._numbers = self._scratch(max([*ranks, *counts, 1]))
         for service in ("output", "fail"):
             at = _SERVICES[service]
@@ -346,9 +408,8 @@ class PartEmitter(HostEmitter):
                 value = self._load("i64", self._memory, 8 * self._frame.symbols[symbol])
                 stack.enter_context(self.environment.bound(symbol, value))
             for s in stmts:
-                if isinstance(s, Require):
-                    for read in buffers_read(s):
-                        self._pointer(read)
+                for used in buffers_used(s):
+                    self._pointer(used)
                 self.statement(s)
         self._finish()
         parameters = "ptr %call, ptr %services, ptr %inputs, ptr %constants, ptr %frame"
@@ -412,8 +473,8 @@ def _define_run(module: Module) -> str:
         given = ", ".join(map(str, arguments))
         return b.emit(f"call {result} {function.text}({given})", result)
 
-    direct, allocate, run, lost, launch = (
-        b.new_block(n) for n in ("direct", "allocate", "run", "lost", "launch")
+    direct, allocate, run, launch = (
+        b.new_block(n) for n in ("direct", "allocate", "run", "launch")
     )
     allowed = b.compare("ne", service("direct", "i64"), zero)
     b.branch_if(b.op("and", allowed, Value("%small", "i1")), direct, launch)
@@ -421,9 +482,8 @@ def _define_run(module: Module) -> str:
     b.branch_if(b.compare("ne", workspace, zero), allocate, run)
     b.enter(allocate)
     memory = invoke("ptr", service("workspace"), call, workspace)
-    b.branch_if(b.compare("eq", memory, Value("null", "ptr")), lost, run)
-    b.enter(lost)
-    b.ret(constant(STATUS_MEMORY, "i32"))
+    # Without memory the runtime has another try, and tells which kernel needs it.
+    b.branch_if(b.compare("eq", memory, Value("null", "ptr")), launch, run)
     b.enter(run)
     scratch = b.phi([(Value("null", "ptr"), direct), (memory, allocate)])
     b.ret(invoke("i32", kernel, args, zero, tasks, scratch))

@@ -11,13 +11,17 @@ from dataclasses import dataclass
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import Expr, free_variables, reads
 from tilewright.ir.loop import (
+    Fits,
     HostProgram,
+    If,
     Launch,
     Let,
     Output,
     Place,
     Require,
+    Seq,
     Stmt,
+    expressions,
     shape_buffer,
     walk,
 )
@@ -63,8 +67,9 @@ class Frame:
         """The symbols that some statements of a part, and what places their buffers, need."""
         needed: set[Expr] = set()
         for s in stmts:
-            for e in self._expressions(s):
-                needed |= free_variables(e)
+            for inner in walk(s):
+                for e in self._expressions(inner):
+                    needed |= free_variables(e)
         return [symbol for symbol in self.symbols if symbol in needed]
 
     def _expressions(self, s: Stmt) -> Iterator[Expr]:
@@ -73,8 +78,8 @@ class Frame:
                 yield offset
             case Output(buffer, _):
                 yield from buffer.shape
-            case Require(condition, _, values):
-                yield from (condition, *values)
+            case Require() | Fits() | If():
+                yield from expressions(s)
                 yield from (self.placed[b].offset for b in buffers_read(s) if b in self.placed)
             case Launch():
                 yield from (*s.scalars, s.tasks, s.work, s.workspace)
@@ -86,30 +91,46 @@ def slots_of(s: Stmt) -> int:
     match s:
         case Launch(_, buffers, scalars):
             return len(buffers) + len(scalars)
-        case Require():
+        case Require() | Fits():
             return _CHECK_SLOTS
     return 0
+
+
+def innermost(body: Stmt) -> tuple[list[Stmt], Stmt]:
+    """What binds the symbols and shows their ranges, and the statement in which all are bound."""
+    outer: list[Stmt] = []
+    while True:
+        match body:
+            case Let(_, _, inner):
+                outer.append(body)
+                body = inner
+            case Seq((*before, Let() as last)):
+                outer += before
+                body = last
+            case _:
+                return outer, body
 
 
 def entry_buffers(host: HostProgram, in_parts: bool) -> set[Buffer]:
     """The buffers that the entry of a program touches itself: what it checks, and what it launches
     kernels on unless that is left to parts.
     """
-    found: set[Buffer] = set()
-    for s in walk(host.body):
-        match s:
-            case Let(_, value, _):
-                found.update(r.buffer for r in reads(value))
-            case Require() if not in_parts:
-                found.update(buffers_read(s))
-            case Launch() if not in_parts:
-                found.update(s.buffers)
+    outer, inner = innermost(host.body)
+    found = {b for s in outer for b in buffers_read(s)}
+    for s in () if in_parts else walk(inner):
+        found |= {*s.buffers} if isinstance(s, Launch) else buffers_read(s)
     return found
 
 
-def buffers_read(s: Require) -> set[Buffer]:
-    """The shapes, and results of kernels, that a check reads."""
-    return {r.buffer for e in (s.condition, *s.values) for r in reads(e)}
+def buffers_read(s: Stmt) -> set[Buffer]:
+    """The shapes, and results of kernels, that a statement reads by itself."""
+    return {r.buffer for e in expressions(s) for r in reads(e)}
+
+
+def buffers_used(s: Stmt) -> set[Buffer]:
+    """The buffers that must have their memory before the code of a statement begins."""
+    launched = {b for n in walk(s) if isinstance(n, Launch) for b in n.buffers}
+    return buffers_read(s) | (launched if isinstance(s, If) else set())
 
 
 def split_parts(stmts: Sequence[Stmt], most: int) -> Iterator[list[Stmt]]:
@@ -118,7 +139,7 @@ def split_parts(stmts: Sequence[Stmt], most: int) -> Iterator[list[Stmt]]:
     slots = 0
     for s in stmts:
         part.append(s)
-        slots += slots_of(s)
+        slots += sum(map(slots_of, walk(s)))
         if slots >= most:
             yield part
             part, slots = [], 0

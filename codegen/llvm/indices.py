@@ -107,9 +107,15 @@ class IndexEmitter:
         total = self.sum(outer) if outer else None
         for monomial, coefficient in inner:
             product = self._product(monomial, coefficient)
-            total = product if total is None else self.builder.op("add nsw", total, product)
+            total = product if total is None else self._plus(total, product)
         assert total is not None
         return total
+
+    def _plus(self, x: Value, y: Value) -> Value:
+        return self.builder.op("add nsw", x, y)
+
+    def _times(self, x: Value, y: Value) -> Value:
+        return self.builder.op("mul nsw", x, y)
 
     def _product(self, monomial: Monomial, coefficient: int) -> Value:
         env = self.environment
@@ -118,12 +124,12 @@ class IndexEmitter:
         product: Value | None = None
         for atom in monomial:
             factor = self._emit(atom)
-            product = factor if product is None else self.builder.op("mul nsw", product, factor)
+            product = factor if product is None else self._times(product, factor)
         if product is None:
             return constant(coefficient, "i64")
         if coefficient == 1:
             return product
-        return self.builder.op("mul nsw", product, constant(coefficient, "i64"))
+        return self._times(product, constant(coefficient, "i64"))
 
     def _operation(self, e: IndexOp) -> Value:
         b = self.builder

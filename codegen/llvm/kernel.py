@@ -12,7 +12,8 @@ from tilewright.codegen.llvm.builder import Block as BasicBlock
 from tilewright.codegen.llvm.builder import Builder, Module, Value, constant
 from tilewright.codegen.llvm.environment import Environment
 from tilewright.codegen.llvm.expressions import ExpressionEmitter
-from tilewright.codegen.llvm.indices import integer_constant
+from tilewright.codegen.llvm.idle import idle_condition
+from tilewright.codegen.llvm.indices import IndexEmitter, integer_constant
 from tilewright.ir.bounds import lower
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import INDEX
@@ -54,10 +55,11 @@ def emit_kernel(kernel: Kernel, target: Target) -> str:
 class StatementEmitter:
     """Emits statements of kernels; the host program's emitter adds its own."""
 
-    def __init__(self, builder: Builder) -> None:
+    def __init__(self, builder: Builder, indices: type[IndexEmitter] = IndexEmitter) -> None:
         self.builder = builder
         self.environment = Environment(builder)
-        self.expressions = ExpressionEmitter(builder, self.environment)
+        self.expressions = ExpressionEmitter(builder, self.environment, indices)
+        self._in_idle_nest = False
 
     # --- statements -------------------------------------------------------------------------------
 
@@ -142,7 +144,11 @@ class StatementEmitter:
 
     def _counted(self, loop: For, begin: Value, end: Value, extent: Expr | None) -> None:
         """A loop tested at its end; a test before it where the extent may be 0."""
-        b = self.builder
+        b, around = self.builder, self._in_idle_nest
+        condition = None if around else idle_condition(loop)
+        if condition is not None:
+            end = b.select(self.expressions.value(condition), begin, end)
+            extent, self._in_idle_nest = None, True
         before, body, after = b.block, b.new_block("loop"), b.new_block("done")
         if extent is not None and lower(extent) >= 1:
             b.branch(body)
@@ -160,6 +166,7 @@ class StatementEmitter:
         )
         b.branch_if(b.compare("slt", following, end), body, after)
         b.enter(after)
+        self._in_idle_nest = around
 
     def _while(self, condition: Expr, body: Stmt) -> None:
         b, env = self.builder, self.environment

@@ -55,6 +55,7 @@ from tilewright.kernel_report import (
 )
 from tilewright.options import CompileOptions as CompileOptions
 from tilewright.passes.host import LaunchSpec, build_host
+from tilewright.passes.host_sizes import check_constant_sizes
 from tilewright.passes.lower.forms import lower_all
 from tilewright.passes.lower.kernel import Lowered
 from tilewright.passes.manager import (
@@ -166,6 +167,7 @@ def build_module(
 ) -> Build:
     """Compile a module whose nodes are constants, reshapes and groups."""
     with report.phase("lower"):
+        check_constant_sizes(module)
         lowered = lower_groups(module)
     with report.phase("kernels"):
         cache = compile_cache(options)

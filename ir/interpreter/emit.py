@@ -43,6 +43,7 @@ from tilewright.ir.loop import (
     Alloc,
     Barrier,
     Block,
+    Fits,
     For,
     If,
     Launch,
@@ -198,7 +199,7 @@ class Emitter:
 
     def other_statement(self, s: Stmt) -> None:
         """A statement that kernels do not have."""
-        if isinstance(s, Require | Place | Output | Launch):
+        if isinstance(s, Require | Fits | Place | Output | Launch):
             raise InterpreterError(
                 f"The interpreter of kernels does not run '{type(s).__name__.lower()}'."
             )

@@ -22,6 +22,7 @@ from tilewright.ir.interpreter.loops import (
 )
 from tilewright.ir.layout_data import pack, unpack
 from tilewright.ir.loop import (
+    Fits,
     HostProgram,
     Kernel,
     Launch,
@@ -32,6 +33,7 @@ from tilewright.ir.loop import (
     shape_buffer,
 )
 from tilewright.ir.op import Array
+from tilewright.ir.sizes import GREATEST, LEAST, steps, sums
 
 
 def interpret_host(
@@ -110,6 +112,11 @@ class _Run:
         if not holds:
             raise (IndexFaultError if fault else InputError)(message.format(*values))
 
+    def fits(self, results: tuple[int, ...], message: str, values: tuple[Any, ...]) -> None:
+        """End the run with an error unless all ``results`` fit 64 bits."""
+        if any(not LEAST <= result <= GREATEST for result in results):
+            raise InputError(message.format(*values))
+
     def launch(self, name: str, arrays: tuple[Array, ...], scalars: tuple[int, ...]) -> None:
         """Run a kernel on memory that it sees in shapes of its own."""
         if name not in self.kernels:
@@ -173,6 +180,11 @@ class _HostEmitter(Emitter):
                 inner = "".join(f"{self.code(v)}, " for v in values)
                 arguments = f"{self.code(condition)}, {message!r}, ({inner}), {fault}"
                 self.line(f"host.require({arguments})", s)
+            case Fits(sizes, _, message, values):
+                inner = "".join(f"{self.code(v)}, " for v in values)
+                results = [step for size in sizes for e in sums(size) for step in steps(e)]
+                codes = "".join(f"{self.code(r)}, " for r in dict.fromkeys(results))
+                self.line(f"host.fits(({codes}), {message!r}, ({inner}))", s)
             case Place(buffer, offset):
                 arguments = f"{self.code(offset)}, {self.code(self._host.arena)}"
                 self._make(s, buffer, "place", arguments)

@@ -81,11 +81,12 @@ typedef struct tw_services {
                     int64_t workspace_bytes, int64_t call_id);
 
   /* The context's arena: at least `bytes`, aligned to 64; contents are not kept between runs. A
-     later call in the same run invalidates the pointer. NULL: out of memory. */
+     later call in the same run invalidates the pointer. NULL: out of memory; the message is set, and
+     the host program may set one that names values, by `fail` with TW_ERROR_MEMORY. */
   void *(*arena)(void *call, int64_t bytes);
 
   /* Scratch of the calling thread for direct kernel calls; valid until the next call of workspace
-     or launch. NULL: out of memory. */
+     or launch. NULL: out of memory; the host program goes on by launch, which says of what. */
   void *(*workspace)(void *call, int64_t bytes);
 
   /* The data pointer of an output of the given shape. Every output must be asked for once in a

@@ -53,8 +53,8 @@ static tw_status launch_failure(const launch *job, int64_t call_id) {
   if (call_id >= 0 && call_id < model->kernel_count) kernel = model->kernels[call_id];
   if (atomic_load(&job->out_of_memory))
     return tw_fail(TW_ERROR_MEMORY,
-                   "Out of memory: kernel %q needs %d bytes of workspace a thread.", kernel.name,
-                   job->workspace_bytes);
+                   "Out of memory in %q: kernel %q needs %d bytes of workspace a thread.",
+                   kernel.origin, kernel.name, job->workspace_bytes);
   int64_t status = atomic_load(&job->status);
   if (kernel.origin[0])
     return tw_fail(TW_ERROR_RUN, "Kernel %q of %q failed with status %d.", kernel.name,

@@ -14,13 +14,7 @@ void *tw_service_arena(void *call, int64_t bytes) {
 }
 
 void *tw_service_workspace(void *call, int64_t bytes) {
-  tw_context *context = call;
-  void *memory = tw_scratch_reserve(&context->workspace, bytes);
-  if (!memory)
-    tw_context_fail(context,
-                    tw_fail(TW_ERROR_MEMORY,
-                            "Out of memory: a kernel needs %d bytes of workspace.", bytes));
-  return memory;
+  return tw_scratch_reserve(&((tw_context *)call)->workspace, bytes);
 }
 
 int32_t tw_service_fail(void *call, int32_t status, int32_t message, const int64_t *values,
@@ -29,7 +23,9 @@ int32_t tw_service_fail(void *call, int32_t status, int32_t message, const int64
   const tw_model *model = context->model;
   tw_text text;
   if (status < TW_ERROR_ARGUMENT || status > TW_ERROR_INDEX) status = TW_ERROR_RUN;
-  if (context->failure) return context->failure;
+  /* The host program knows which values need the memory that a service did not get. */
+  bool tells_more = context->failure == TW_ERROR_MEMORY && status == TW_ERROR_MEMORY;
+  if (context->failure && !tells_more) return context->failure;
   tw_fail_begin(&text);
   if (message < 0 || message >= model->message_count) {
     tw_text_add(&text, "The model stopped with message number ");

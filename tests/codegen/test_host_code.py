@@ -3,21 +3,19 @@
 
 import ctypes
 import time
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from host_machine import NATIVE, Machine, Tensor
 
-from tilewright.codegen.llvm.compile import compile_many
-from tilewright.codegen.llvm.host import PART_SLOTS, EmittedHost, emit_host
-from tilewright.codegen.llvm.kernel import emit_kernel
+from tilewright.codegen.llvm.host import PART_SLOTS, emit_host
 from tilewright.ir.buffer import buffer
 from tilewright.ir.dtypes import F32, INDEX
 from tilewright.ir.expr import Cast, Read, Symbol, Var, index
 from tilewright.ir.loop import (
+    Fits,
     For,
     HostProgram,
     Kernel,
@@ -31,19 +29,10 @@ from tilewright.ir.loop import (
     shape_buffer,
 )
 from tilewright.ir.simplify import compare
-from tilewright.ir.target import parse_target
 from tilewright.ir.types import tensor
+from tilewright.ir.verify_loop import verify_host
 
-NATIVE = parse_target("native")
-P, I32, I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
-KERNEL = ctypes.CFUNCTYPE(I32, P, I64, I64, P)
-HOST = ctypes.CFUNCTYPE(I32, P, P, P, P)
-LAUNCH = ctypes.CFUNCTYPE(I32, P, P, P, I64, I64, I64)
-MEMORY = ctypes.CFUNCTYPE(P, P, I64)
-OUTPUT = ctypes.CFUNCTYPE(P, P, I32, I32, ctypes.POINTER(I64))
-FAIL = ctypes.CFUNCTYPE(I32, P, I32, I32, ctypes.POINTER(I64), I32)
-
-N = Symbol("n", 1, 64)
+N, M = Symbol("n", 1, 64), Symbol("m", 1, 64)
 
 
 @pytest.fixture(params=[PART_SLOTS, 1], autouse=True)
@@ -51,81 +40,6 @@ def part_slots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """Every program as one function, and with each statement in a function of its own."""
     monkeypatch.setattr("tilewright.codegen.llvm.host.PART_SLOTS", request.param)
     return int(request.param)
-
-
-class Services(ctypes.Structure):
-    """``tw_services`` of the runtime's ABI."""
-
-    _fields_ = (
-        ("size", I64), ("direct", I64), ("launch", LAUNCH), ("arena", MEMORY),
-        ("workspace", MEMORY), ("output", OUTPUT), ("fail", FAIL),
-    )  # fmt: skip
-
-
-class Tensor(ctypes.Structure):
-    """``tw_tensor`` of the runtime's ABI."""
-
-    _fields_ = (("data", P), ("shape", P), ("rank", I32), ("dtype", I32))
-
-
-class Machine:
-    """A host program with its kernels, loaded, and services that note what they are asked for."""
-
-    def __init__(
-        self, program: HostProgram, kernels: Sequence[Kernel], direct: bool = True
-    ) -> None:
-        self.emitted: EmittedHost = emit_host(program, NATIVE, "tw_host")
-        names = [k.name for k in kernels]
-        texts = [self.emitted.text, *(emit_kernel(k, NATIVE) for k in kernels)]
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        library = llvm.JITLibraryBuilder().export_symbol("tw_host")
-        for obj in compile_many(texts, NATIVE, external=names):
-            library = library.add_object_img(obj)
-        self._jit = llvm.create_lljit_compiler()
-        self._library = library.link(self._jit, "host")
-        self.entry = HOST(self._library["tw_host"])
-        self.log: list[tuple[Any, ...]] = []
-        self.arena = np.full(1 << 16, 0xA5, np.uint8)
-        self.outputs: dict[int, np.ndarray] = {}
-        self.refuse = ""
-        self.kernel_status = 0
-        self.services = Services(
-            ctypes.sizeof(Services), int(direct), LAUNCH(self._launch), MEMORY(self._arena),
-            MEMORY(self._workspace), OUTPUT(self._output), FAIL(self._fail),
-        )  # fmt: skip
-
-    def _launch(self, _: int, fn: int, args: int, tasks: int, scratch: int, call: int) -> int:
-        self.log.append(("launch", tasks, scratch, call))
-        for task in reversed(range(tasks)):
-            KERNEL(fn)(args, task, task + 1, self.arena.ctypes.data + 32768)
-        return self.kernel_status
-
-    def _arena(self, _: int, size: int) -> int | None:
-        self.log.append(("arena", size))
-        return None if self.refuse == "arena" else self.arena.ctypes.data
-
-    def _workspace(self, _: int, size: int) -> int | None:
-        self.log.append(("workspace", size))
-        return None if self.refuse == "workspace" else self.arena.ctypes.data + 32768
-
-    def _output(self, _: int, number: int, rank: int, shape: Any) -> int | None:
-        self.log.append(("output", number, shape[:rank]))
-        self.outputs[number] = np.zeros(shape[:rank], np.float32)
-        return None if self.refuse == "output" else int(self.outputs[number].ctypes.data)
-
-    def _fail(self, _: int, status: int, message: int, values: Any, count: int) -> int:
-        self.log.append(("fail", status, self.emitted.messages[message], values[:count]))
-        return status
-
-    def __call__(self, *inputs: np.ndarray, constants: Sequence[np.ndarray] = ()) -> int:
-        self.log.clear()
-        shapes = [np.array(x.shape, np.int64) for x in inputs]
-        tensors = (Tensor * max(1, len(inputs)))(
-            *(Tensor(x.ctypes.data, s.ctypes.data, x.ndim, 12) for x, s in zip(inputs, shapes))
-        )
-        pointers = (P * max(1, len(constants)))(*(c.ctypes.data for c in constants))
-        return int(self.entry(None, ctypes.addressof(self.services), tensors, pointers))
 
 
 def rows_kernel() -> Kernel:
@@ -219,7 +133,7 @@ def test_index_fault_has_a_status_of_its_own() -> None:
     value = Cast(Read(y, (index(1),)), INDEX)
     check = Require(compare("lt", value, 5), "Index {0}, not {1}.", (value, -value), True)
     launch = Launch("copy", (x, y), (), index(1), index(1), index(0), "")
-    body = seq([Output(y, 0), launch, check])
+    body = seq([Output(y, 0), launch, Fits((-value,), "count", "Too low."), check])
     machine = Machine(HostProgram("main", (x,), (y,), (), index(64), body), [copy])
     assert machine(np.array([9, 3], np.float32)) == 0
     assert machine(np.array([1, 7], np.float32)) == 10
@@ -227,12 +141,54 @@ def test_index_fault_has_a_status_of_its_own() -> None:
     assert machine(np.array([9, 3], np.float32)) == 0
 
 
-@pytest.mark.parametrize("service", ["arena", "workspace", "output"])
-def test_memory_that_is_refused_ends_the_run(service: str) -> None:
-    machine = Machine(program(index(1), workspace=64), [rows_kernel()])
-    machine.refuse = service
+def test_an_output_that_is_refused_ends_the_run() -> None:
+    machine = Machine(program(index(1)), [rows_kernel()])
+    machine.refuse = "output"
     assert machine(X, constants=[W]) == 5
-    assert machine.log[-1][0] == service
+    assert machine.log[-1][0] == "output"
+
+
+def test_an_arena_that_is_refused_names_the_greatest_value() -> None:
+    machine = Machine(program(index(1)), [rows_kernel()])
+    machine.refuse = "arena"
+    assert machine(X, constants=[W]) == 5
+    told = "the intermediate values need {0} bytes, {1} of them for 't' of 'first'."
+    assert machine.log[1:] == [("fail", 5, f"Out of memory: {told}", [188, 60])]
+
+
+def test_which_value_is_the_greatest_follows_the_shape() -> None:
+    x, y = buffer("x", tensor(F32, (N, M))), buffer("y", tensor(F32, (N, M)))
+    values = [buffer(f"t{i}", tensor(F32, s)) for i, s in enumerate([(N,), (M,), (N, 2), (M, 3)])]
+    places = [
+        s
+        for t in values
+        for s in (Place(t, index(0)), Launch("k", (x, t), (), N, N, index(0), f"of {t.name}"))
+    ]
+    dims = [Cast(Read(shape_buffer(x), (index(i),)), INDEX) for i in (0, 1)]
+    ranges = [
+        Require(compare(op, d, index(bound)), "No.")
+        for d, s in zip(dims, (N, M))
+        for op, bound in (("ge", s.lo), ("le", s.hi))
+    ]
+    body = Let(N, dims[0], Let(M, dims[1], seq([*ranges, *places])))
+    host = HostProgram("main", (x,), (y,), (), N * 8 + M * 12, body)
+    verify_host(host)
+    machine = Machine(host, [Kernel("k", (), (), (), (), seq([]))])
+    machine.refuse = "arena"
+    for shape, named, size in (((50, 2), "t2", 400), ((2, 50), "t3", 600), ((60, 40), "t2", 480)):
+        assert machine(np.zeros(shape, np.float32)) == 5
+        _, _, message, numbers = machine.log[-1]
+        assert f"'{named}' of 'of {named}'" in message and numbers[1] == size
+
+
+def test_a_workspace_that_is_refused_is_left_to_the_runtime() -> None:
+    machine = Machine(program(index(1), workspace=64), [rows_kernel()])
+    machine.refuse = "workspace"
+    assert machine(X, constants=[W]) == 0
+    assert [each[0] for each in machine.log if each[0] in ("workspace", "launch")] == [
+        "workspace",
+        "launch",
+    ] * 2
 
 
 def test_status_of_a_kernel_is_returned() -> None:

@@ -6,7 +6,7 @@ from tilewright.ir.dtypes import F32
 from tilewright.ir.errors import PassError
 from tilewright.ir.expr import ONE, ZERO, Symbol, index
 from tilewright.ir.graph import Builder, Graph, Module, Value
-from tilewright.ir.loop import HostProgram, Launch, Output, Place, Require, walk
+from tilewright.ir.loop import Fits, HostProgram, If, Launch, Output, Place, Require, walk
 from tilewright.ir.loop_parser import parse_host
 from tilewright.ir.ops.binary import Add
 from tilewright.ir.ops.matmul import Matmul
@@ -16,15 +16,16 @@ from tilewright.ir.ops.unary import Exp, Neg
 from tilewright.ir.types import TensorType, tensor
 from tilewright.ir.verify_loop import verify_host
 from tilewright.passes.host import Host, LaunchSpec, build_host
+from tilewright.passes.host_sizes import check_constant_sizes
 from tilewright.passes.manager import PassContext, parse_pipeline, run_passes
 
 N = Symbol("n", 1, 64, 2, 8)
-M = Symbol("m")
+M, L = Symbol("m"), Symbol("l")
 
 
 def module(*types: TensorType, names: tuple[str, ...] = ("x", "z")) -> tuple[Module, Builder]:
     graph = Graph("main", [Value(t, name) for t, name in zip(types, names, strict=False)])
-    symbols = {"n": N, "m": M}
+    symbols = {"n": N, "m": M, "l": L}
     made = Module(graph, symbols, input_names=list(names[: len(types)]))
     return made, Builder(graph, made.constants)
 
@@ -92,9 +93,9 @@ def test_checks_of_input_shapes_are_sentences() -> None:
         "Input 'a b' has size {0} in dimension 0, but at least {1} is needed.",
         "Input 'a b' has size {0} in dimension 0, but at most {1} is supported.",
         "Input 'a b' has size {0} in dimension 0, but a multiple of {1} is needed.",
+        "Input 'z?0?' has size {0} in dimension 1, but at most {1} is supported.",
         "Input 'a b' has size {0} in dimension 1, expected {1}.",
         "Input 'z?0?' has size {0} in dimension 0, expected {1} ('2*n + 1').",
-        "Input 'z?0?' has size {0} in dimension 1, but at most {1} is supported.",
     ]
     assert [b.name for b in program.inputs] == ["a_b", "z_0_"]
 
@@ -102,7 +103,8 @@ def test_checks_of_input_shapes_are_sentences() -> None:
 def test_a_symbol_is_found_from_a_linear_dim() -> None:
     made, build = module(tensor(F32, (N * 4 + 3,)))
     program = host_of(made, [build(Exp(), made.graph.inputs[0])]).program
-    binding = str(program.body).split("\n")[0]
+    overflow, binding = str(program.body).split("\n")[:2]
+    assert "(cast(x.shape[0], index) + 1)" in overflow
     assert binding.endswith("= ((cast(x.shape[0], index) + 1) // 4) - 1 {")
     assert "expected {1} ('4*n + 3')." in requirements(program)[-1]
 
@@ -133,3 +135,37 @@ def test_an_output_without_memory_of_its_own_is_refused_unless_materialized() ->
     numbers = [s.number for s in walk(program.body) if isinstance(s, Output)]
     assert sorted(numbers) == [0, 1, 2]
     assert program.arena is ZERO
+
+
+def test_a_value_that_no_symbol_makes_small_enough_is_refused() -> None:
+    made, build = module(tensor(F32, (1 << 31, 1 << 31)), tensor(F32, (N, 1 << 30, 1 << 31)))
+    build.origin = "Exp_3"
+    x, z = made.graph.inputs
+    made.graph.set_outputs([build(Exp(), x)])
+    with pytest.raises(
+        PassError, match=r"of 'Exp_3' of type float32\[2147483648,2147483648\] takes"
+    ):
+        check_constant_sizes(made)
+    made.graph.set_outputs([build(Exp(), z)])
+    with pytest.raises(PassError, match="takes more than 9223372036854775807 bytes of memory"):
+        check_constant_sizes(made)
+
+
+def test_sizes_are_checked_before_anything_is_placed() -> None:
+    made, build = module(tensor(F32, (L, M)), tensor(F32, (M, L)))
+    x, z = made.graph.inputs
+    build.origin = "MatMul_1"
+    product = build(Matmul(), x, z)
+    program = host_of(made, [build(Exp(), build(Matmul(), product, x))]).program
+    kinds = [type(s).__name__ for s in walk(program.body)]
+    assert kinds.index("Place") > len(kinds) - kinds[::-1].index("Fits") - 1
+    told = [s for s in walk(program.body) if isinstance(s, Fits)]
+    assert [str(s.sizes[0]) for s in told] == ["4*l*l", "64*l*l", "4*l*m"]
+    assert "of 'MatMul_1' of type float32[l,l] takes more than" in told[0].message
+    assert told[0].message.endswith(", where 'l' is {0}.") and told[0].values == (L,)
+
+
+def test_one_symbol_needs_no_checks() -> None:
+    made, build = module(tensor(F32, (M, 1 << 16)))
+    program = host_of(made, [build(Exp(), made.graph.inputs[0])]).program
+    assert not any(isinstance(s, Fits | If) for s in walk(program.body))

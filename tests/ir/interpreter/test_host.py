@@ -34,9 +34,10 @@ HOST = """
 host @main(x: f32[n,3]) -> (y: f32[n,2]) {
   constant w: f32[3,2]{1,0}
   arena 128*n
-  let symbol n in [1, 8] = cast(x.shape[0], index) {
+  let symbol n in [0, 8] = cast(x.shape[0], index) {
     require (x.shape[1] == i64(3)) "Dim 1 of 'x' is {0}, not 3."(x.shape[1])
     require (n <= 8) "Dim 0 of 'x' is {0}, above 8."(n)
+    require (n <= 6) "Dim 0 of 'x' is {0}, above 6."(n)
     place t: f32[n,2] at 0
     launch @matmul(x, w, t; n) tasks n work 100*n workspace 0 "Gemm_0"
     place u: f32[n,2]{0,1;0:4} at 64*n
@@ -90,9 +91,9 @@ _FAULT = '(n <= 3) "Index {0} is bad."(n) fault'
             "takes 3 buffers and 1 symbols",
         ),
         ("@add", "@sub", InterpreterError, "no kernel 'sub'"),
-        ("(n <= 8)", "(n <= 3)", InputError, "Dim 0 of 'x' is 4, above 8."),
+        ("(n <= 6)", "(n <= 3)", InputError, "Dim 0 of 'x' is 4, above 6."),
         (
-            "(n <= 8) \"Dim 0 of 'x' is {0}, above 8.\"(n)",
+            "(n <= 6) \"Dim 0 of 'x' is {0}, above 6.\"(n)",
             _FAULT,
             IndexFaultError,
             "Index 4 is bad.",
