@@ -104,3 +104,6 @@ class Slice(Op):
         yield sample(tensor(F32, (_N, 5)), (0, 4), (_N, 5), 1, -1)
         yield sample(tensor(F32, (_N, 5)), (minimum(_K, _N), 0), (_N - minimum(_K, _N), 2), 1, 2)
         yield sample(tensor(F32, (_N,)), (_N - 1,), (_N,), -1)
+        rows = minimum(_K, 1)
+        yield sample(tensor(F32, (_K, 5)), (_K - rows, 0), (rows, 5), 1, 1)
+        yield sample(tensor(F32, (_K, 5)), (_K - 1, 4), (_K, 5), -1, -1)

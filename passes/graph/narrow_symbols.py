@@ -9,7 +9,8 @@ limit. Likewise a symbol that a requirement equates with a number is that number
 
 At the other end, a symbol may be 0: a batch of no images, a cache that holds nothing yet, of which
 the last row, ``x[-1:]``, has the dim ``min(1, n)``. It is taken to be at least 1 only where a dim
-makes no sense else (``n - 1``, ``m // n``).
+makes no sense else (``n - 1``, ``m // n``), or is another one altogether: ``x[-n:]`` are the last n
+rows, but all of them for n = 0, which is hardly meant.
 
 Before ``symbol seq in [1, 4096]`` and ``add(x: f32[seq,8], y: f32[min(512, seq),8])``, after
 ``symbol seq in [1, 512]`` and ``add(x: f32[seq,8], y: f32[seq,8])``.
@@ -20,7 +21,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 from tilewright.ir.bounds import is_nonnegative
+from tilewright.ir.dtypes import INDEX
 from tilewright.ir.expr import (
+    ONE,
     Compare,
     Const,
     Expr,
@@ -74,10 +77,10 @@ def _facts(module: Module) -> dict[Expr, Expr]:
                 numbers.setdefault(*equal)
             for symbol, most in _capped(condition):
                 bounds[symbol] = min(most, bounds.get(symbol, symbol.hi))
-    dims, divisors = _dims(module), _divisors(module)
+    dims, positive = _dims(module), _meant_positive(module)
     found: dict[Expr, Expr] = {}
     for symbol in module.symbols.values():
-        least = max(symbol.lo, int(_must_be_positive(symbol, dims, divisors)))
+        least = max(symbol.lo, int(_must_be_positive(symbol, dims, positive)))
         most = bounds.get(symbol, symbol.hi)
         if symbol in numbers:
             found[symbol] = index(numbers[symbol])
@@ -94,12 +97,13 @@ def _dims(module: Module) -> list[Expr]:
     return [e for e in found if not isinstance(e, Const | Symbol)]
 
 
-def _divisors(module: Module) -> set[Expr]:
-    """The variables of what dims and attributes divide by."""
+def _meant_positive(module: Module) -> set[Expr]:
+    """The variables of what dims and attributes divide by, or are multiplied by 0 or 1 for."""
     nodes = [node for graph in graphs_of(module) for node in graph.nodes]
     found = dict.fromkeys(_dims(module))
     found.update((e, None) for n in nodes for e in _expressions(list(n.op.attributes().values())))
-    return {v for e in found for d in _divisors_in(e) for v in free_variables(d)}
+    parts = [p for e in found for p in (*_divisors_in(e), *_switches_in(e))]
+    return {v for p in parts for v in free_variables(p)}
 
 
 def _expressions(attribute: Any) -> Iterator[Expr]:
@@ -115,13 +119,23 @@ def _divisors_in(e: Expr) -> Iterator[Expr]:
     return (x.b for x in atoms if x.op in ("floordiv", "mod"))
 
 
-def _must_be_positive(symbol: Symbol, dims: Sequence[Expr], divisors: Set[Expr]) -> bool:
-    """True for a symbol that may be 0 if something is divided by it, or if without that value a dim
-    is known to be a size; not where a condition of the model's own says what the dim is then.
+def _switches_in(e: Expr) -> Iterator[Expr]:
+    """The factors ``min(1, n)`` of products: terms that are there or not."""
+    for part in always_evaluated(e):
+        for monomial, _ in terms_of(part) if part.dtype is INDEX else ():
+            factors = (x for x in monomial if isinstance(x, IndexOp) and x.op == "min")
+            if len(monomial) > 1:
+                yield from (x for x in factors if ONE in (x.a, x.b))
+
+
+def _must_be_positive(symbol: Symbol, dims: Sequence[Expr], known: Set[Expr]) -> bool:
+    """True for a symbol that may be 0 if it is known to be meant as positive, or if without that
+    value a dim is known to be a size; not where a condition of the model's own says what the dim is
+    then.
     """
     if symbol.lo > 0 or symbol.hi < 1:
         return False
-    if symbol in divisors:
+    if symbol in known:
         return True
     positive: dict[Expr, Expr] = {symbol: _within(symbol, 1, symbol.hi)}
     unsure = [d for d in dims if symbol in free_variables(d) and not is_nonnegative(d)]

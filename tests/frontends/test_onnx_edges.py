@@ -151,6 +151,23 @@ def test_slices_of_dims_that_may_be_empty(start: int, end: int, step: int, size:
     holds(node_models("Slice", x, window), x, x[slice(start, end, step)])
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_a_backward_slice_from_before_the_beginning_starts_there(known: bool) -> None:
+    """The standard clamps its start to the first element, where numpy's slice is empty."""
+    x = np.arange(3)
+    window = [np.array([v], INT) for v in (-9, FIRST, 0, -1)]
+    models = node_models("Slice", x, window)
+    if known:  # the shape is followed at import
+        models = node_models("Slice", np.zeros((7, 8, 9)), window)[:1]
+        shape = helper.make_node("Shape", ["x"], ["dims"])
+        models[0].graph.node[0].input[0] = "dims"
+        models[0].graph.node.insert(0, shape)
+        y = imported(models[0], {"x": np.zeros((7, 8, 9))})["y"]
+        np.testing.assert_array_equal(y, [7])
+    else:
+        holds(models, x, [0])
+
+
 EMPTY = np.zeros((0, 3), np.float32)
 MOVED: list[tuple[str, list[Any], dict[str, Any], tuple[int, ...]]] = [
     ("Gather", [np.array([2, 0, 1])], {"axis": 1}, (0, 3)),

@@ -155,9 +155,11 @@ def _slice(ctx: NodeContext, inputs: Inputs) -> Contents:
     if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
         raise Unknown
     window = [slice(None)] * rank
-    # Python's slices clamp negative and far ends exactly as ONNX's do.
+    # Python's slices clamp as ONNX's do, but for a start before the beginning that goes backward.
     for start, end, axis, step in zip(starts, ends, axes, steps):
-        window[ctx.axis(axis, rank)] = slice(start, end, step)
+        chosen = ctx.axis(axis, rank)
+        begin = max(start, -inputs[0].shape[chosen]) if step < 0 else start
+        window[chosen] = slice(begin, end, step)
     return np.array(inputs[0][tuple(window)], object)
 
 
