@@ -8,6 +8,10 @@ Memory Management for Deep Neural Net Inference", 2020); each base has a region 
 arena. An offset is thus a sum of non-negative multiples of bases, and two buffers that are disjoint
 by coefficients are disjoint whatever the symbols are.
 
+Coefficients are multiples of the alignment. Where rounding them up would cost much, as for the 4
+bytes of ``f32[n,m]``, the base is what they have in common, in units of the alignment:
+``(4*n*m + 63) // 64``.
+
 Nothing here knows graphs: a buffer is a key with a size and a lifetime.
 """
 
@@ -20,10 +24,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from tilewright.ir.bounds import known_le
 from tilewright.ir.errors import PassError
-from tilewright.ir.expr import ONE, ZERO, Expr, add, mul, polynomial, terms_of
+from tilewright.ir.expr import ONE, ZERO, Expr, add, mul, polynomial, sub, terms_of
+from tilewright.ir.simplify import ceildiv
 
 ALIGNMENT = 64
+_MOST_ROUNDING = 1.25
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,9 @@ class Lifetime:
     def overlaps(self, other: "Lifetime") -> bool:
         """True if both hold data at some step."""
         return self.first <= other.last and other.first <= self.last
+
+
+Member = tuple[Lifetime, int]
 
 
 @dataclass(frozen=True)
@@ -74,10 +84,11 @@ class Plan:
 
 def plan_memory(buffers: Sequence[Lifetime]) -> Plan:
     """Give every buffer a slot so that no two buffers that hold data at one step share a byte."""
-    regions: dict[Expr, list[tuple[Lifetime, int]]] = {}
-    for buffer in buffers:
-        base, length = factor(buffer.size)
-        regions.setdefault(base, []).append((buffer, length))
+    regions: dict[Expr, list[Member]] = {}
+    for base, members in _by_base(buffers).items():
+        aligned, lengths_of = _aligned(base, [content for _, content in members])
+        into = regions.setdefault(aligned, [])
+        into += [(b, length) for (b, _), length in zip(members, lengths_of, strict=True)]
     slots: dict[Hashable, Slot] = {}
     lengths: list[tuple[Expr, int]] = []
     for base, members in regions.items():
@@ -91,7 +102,7 @@ def plan_memory(buffers: Sequence[Lifetime]) -> Plan:
 def lower_bound(buffers: Sequence[Lifetime]) -> int:
     """The largest sum of static sizes that hold data at one step: no plan can be smaller."""
     steps = sorted({b.first for b in buffers})
-    sizes = [(b, factor(b.size)[1]) for b in buffers if factor(b.size)[0] is ONE]
+    sizes = [(b, round_up(factor(b.size)[1])) for b in buffers if factor(b.size)[0] is ONE]
     return max((sum(s for b, s in sizes if b.first <= t <= b.last) for t in steps), default=0)
 
 
@@ -150,18 +161,38 @@ def _check_apart(buffers: Sequence[Lifetime], plan: Plan) -> None:
 
 
 def factor(size: Expr) -> tuple[Expr, int]:
-    """``size`` as (base, coefficient), the coefficient rounded up to the alignment; (1, 64) at
-    least.
-    """
+    """``size`` as (base, coefficient); (1, 1) at least."""
     terms = terms_of(size)
     content = math.gcd(*(c for _, c in terms)) if terms else 0
     if content == 0:
-        return ONE, ALIGNMENT
-    base = polynomial({m: c // content for m, c in terms})
-    return base, -(-content // ALIGNMENT) * ALIGNMENT
+        return ONE, 1
+    return polynomial({m: c // content for m, c in terms}), content
 
 
-Member = tuple[Lifetime, int]
+def _by_base(buffers: Iterable[Lifetime]) -> dict[Expr, list[Member]]:
+    """The buffers with their coefficients."""
+    groups: dict[Expr, list[Member]] = {}
+    for b in buffers:
+        base, content = factor(b.size)
+        groups.setdefault(base, []).append((b, content))
+    return groups
+
+
+def _aligned(base: Expr, contents: Sequence[int]) -> tuple[Expr, list[int]]:
+    """A base, and for each content an aligned length that holds that much of the given one."""
+    rounded = [round_up(content) for content in contents]
+    if base is ONE or sum(rounded) <= _MOST_ROUNDING * sum(contents):
+        return base, rounded
+    unit = math.gcd(*contents)
+    lengths = [content // unit * ALIGNMENT for content in contents]
+    return ceildiv(mul(base, unit), ALIGNMENT), lengths
+
+
+def round_up(length: int) -> int:
+    """The next multiple of the alignment."""
+    return -(-length // ALIGNMENT) * ALIGNMENT
+
+
 _ORDERS: tuple[Callable[[Member], tuple[int, int]], ...] = (
     lambda member: (-member[1], member[0].first),
     lambda member: (-member[1] * (member[0].last - member[0].first + 1), member[0].first),
@@ -222,15 +253,17 @@ class _Taken:
 
 
 def _fits(size: Expr, slot: Slot) -> bool:
-    """True if ``size`` is at most the slot: the rest is a non-negative multiple of the base."""
-    spare = dict(terms_of(add(mul(slot.base, slot.length), mul(size, -1))))
+    """True if ``size`` is at most the slot: the rest is a non-negative multiple of the base, or
+    else bounded below by 0.
+    """
+    whole = mul(slot.base, slot.length)
+    spare = dict(terms_of(sub(whole, size)))
     base = dict(terms_of(slot.base))
-    if not spare:
-        return True
-    if spare.keys() != base.keys():
-        return False
-    ratios = {Fraction(c, base[m]) for m, c in spare.items()}
-    return len(ratios) == 1 and min(ratios) >= 0
+    if spare.keys() <= base.keys():
+        ratios = {Fraction(spare.get(m, 0), c) for m, c in base.items()}
+        if len(ratios) == 1:
+            return min(ratios) >= 0
+    return known_le(size, whole)
 
 
 def _bytes(regions: Iterable[tuple[Expr, int]]) -> Expr:

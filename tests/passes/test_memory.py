@@ -67,6 +67,19 @@ def test_a_chain_of_proportional_sizes_uses_two_slots() -> None:
     assert plan_memory(chain).size is B * 12288
 
 
+def test_small_coefficients_cost_little() -> None:
+    """The 4 bytes of an element are not rounded up to 64."""
+    sizes = [B * S * 4, B * S * 8, B * S * 12, S * 4 + 4, B * 100]
+    buffers = [Lifetime(i, size, 0, 1) for i, size in enumerate(sizes)]
+    plan = plan_memory(buffers)
+    check_plan(buffers, plan)
+    for b, s in ((1, 0), (1, 1), (3, 7), (7, 511), (64, 512)):
+        values = {"b": b, "s": s}
+        assert_disjoint(buffers, plan, values)
+        needed = sum(evaluate(size, values) for size in sizes)
+        assert needed <= evaluate(plan.size, values) <= needed + 64 * 9
+
+
 def test_sizes_beyond_64_bits_are_planned_too() -> None:
     sizes = [index(1 << 70), index(64), index(1 << 62)]
     plan = plan_memory([Lifetime(i, s, 0, 9) for i, s in enumerate(sizes)])
