@@ -27,6 +27,7 @@ from tilewright.codegen.llvm.host_frame import (
     split_parts,
 )
 from tilewright.codegen.llvm.host_indices import HostIndices
+from tilewright.codegen.llvm.host_run import SERVICES, define_run
 from tilewright.codegen.llvm.kernel import StatementEmitter
 from tilewright.ir.bounds import known_le
 from tilewright.ir.buffer import Buffer
@@ -64,7 +65,6 @@ PART_SLOTS = 256
 """What one function has of arguments of launches and of checks; a program of no more is one
 function.
 """
-_SERVICES = {"direct": 8, "launch": 16, "arena": 24, "workspace": 32, "output": 40, "fail": 48}
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class HostEmitter(StatementEmitter):
                 data = self._load("ptr", Value("%constants", "ptr"), number * 8)
                 places[source] = Place(data, 0, 64, read_only=True)
         for name in ("arena", "output", "fail"):
-            self._services[name] = self._load("ptr", Value("%services", "ptr"), _SERVICES[name])
+            self._services[name] = self._load("ptr", Value("%services", "ptr"), SERVICES[name])
 
     def _load(self, kind: str, base: Value, offset: int) -> Value:
         address = self._address(base, offset)
@@ -353,7 +353,7 @@ class HostEmitter(StatementEmitter):
         small = self._is_small(s, tasks)
         self._fill(self._args, values)
         status = self.builder.call(
-            _define_run(self.module),
+            define_run(self.module),
             "i32",
             0,
             [
@@ -401,7 +401,7 @@ class PartEmitter(HostEmitter):
         counts = [len(s.values) for s in inner if isinstance(s, Require | Fits)]
         self._numbers = self._scratch(max([*ranks, *counts, 1]))
         for service in ("output", "fail"):
-            at = _SERVICES[service]
+            at = SERVICES[service]
             self._services[service] = self._load("ptr", Value("%services", "ptr"), at)
         with ExitStack() as stack:
             for symbol in self._frame.used(stmts):
@@ -448,52 +448,3 @@ class PartEmitter(HostEmitter):
         super()._output(buffer, number)
         pointer = self.expressions.addresses.places[buffer].pointer
         self._store(pointer, self._memory, self._frame.outputs[buffer])
-
-
-def _define_run(module: Module) -> str:
-    """The function that runs one kernel: called directly if its work is small and the runtime
-    allows that, else launched. One for all launches, which keeps programs of a thousand of them
-    small.
-    """
-    name = "tw.run"
-    if not module.define_once(name):
-        return name
-    b = Builder(module)
-    call, services, kernel, args = (
-        Value(f"%{n}", "ptr") for n in ("call", "services", "fn", "args")
-    )
-    tasks, workspace, number = (Value(f"%{n}", "i64") for n in ("tasks", "workspace", "number"))
-    zero = constant(0, "i64")
-
-    def service(what: str, kind: str = "ptr") -> Value:
-        address = b.emit(f"getelementptr i8, {services}, i64 {_SERVICES[what]}", "ptr")
-        return b.emit(f"load {kind}, {address}, align 8", kind)
-
-    def invoke(result: str, function: Value, *arguments: Value) -> Value:
-        given = ", ".join(map(str, arguments))
-        return b.emit(f"call {result} {function.text}({given})", result)
-
-    direct, allocate, run, launch = (
-        b.new_block(n) for n in ("direct", "allocate", "run", "launch")
-    )
-    allowed = b.compare("ne", service("direct", "i64"), zero)
-    b.branch_if(b.op("and", allowed, Value("%small", "i1")), direct, launch)
-    b.enter(direct)
-    b.branch_if(b.compare("ne", workspace, zero), allocate, run)
-    b.enter(allocate)
-    memory = invoke("ptr", service("workspace"), call, workspace)
-    # Without memory the runtime has another try, and tells which kernel needs it.
-    b.branch_if(b.compare("eq", memory, Value("null", "ptr")), launch, run)
-    b.enter(run)
-    scratch = b.phi([(Value("null", "ptr"), direct), (memory, allocate)])
-    b.ret(invoke("i32", kernel, args, zero, tasks, scratch))
-    b.enter(launch)
-    b.ret(invoke("i32", service("launch"), call, kernel, args, tasks, workspace, number))
-    parameters = ", ".join(
-        map(str, (call, services, kernel, args, tasks, workspace, number, Value("%small", "i1")))
-    )
-    attributes = 'noinline nounwind "no-builtins"'
-    module.functions.append(
-        f"define internal i32 @{name}({parameters}) {attributes} {{\n{b.body()}\n}}"
-    )
-    return name

@@ -10,13 +10,23 @@ import numpy as np
 import pytest
 from host_machine import Machine
 
+from tilewright.codegen.llvm.host import PART_SLOTS
 from tilewright.ir.buffer import buffer
 from tilewright.ir.dtypes import F32, INDEX
 from tilewright.ir.errors import CodegenError, InputError
 from tilewright.ir.expr import FALSE, Cast, Expr, Read, Symbol, add, index, mul, sub
 from tilewright.ir.expr_parser import parse_expr
 from tilewright.ir.interpreter.host import interpret_host
-from tilewright.ir.loop import Fits, HostProgram, Let, Require, map_stmt, seq, shape_buffer
+from tilewright.ir.loop import (
+    Fits,
+    HostProgram,
+    Let,
+    Output,
+    Require,
+    map_stmt,
+    seq,
+    shape_buffer,
+)
 from tilewright.ir.rewrite import evaluate
 from tilewright.ir.simplify import bcast, ceildiv, compare, floordiv, maximum, minimum, mod
 from tilewright.ir.sizes import GREATEST, LEAST, can_fit, steps, sums
@@ -26,7 +36,7 @@ from tilewright.ir.verify_loop import verify_host
 SYMBOLS = U, V, W = (Symbol("u"), Symbol("v"), Symbol("w"))
 EDGES = (0, 1, 2, 1 << 21, (1 << 31) - 1, 1 << 31)
 CALLS = list(itertools.product(EDGES, repeat=3))
-X = buffer("x", tensor(F32, (U, V, W, 0)))
+X, Y = buffer("x", tensor(F32, (U, V, W, 0))), buffer("y", tensor(F32))
 
 BY_HAND = (
     "4*u*v*w",
@@ -65,13 +75,19 @@ def program(e: Expr) -> HostProgram:
     ]
     told = Require(FALSE, "The size is {0}.", (e,))
     fits = Fits((e,), "bytes", "Too much: {0}, {1}, {2}.", SYMBOLS)
-    body = seq([*checks, fits, told])
+    body = seq([*checks, fits, Output(Y, 0), told])
     for symbol, value in zip(SYMBOLS, values, strict=True):
         body = Let(symbol, value, body)
-    return HostProgram("main", (X,), (), (), index(0), body)
+    return HostProgram("main", (X,), (Y,), (), index(0), body)
 
 
 SIZES = [*(parse_expr(text, *SYMBOLS) for text in BY_HAND), *random_sizes(24)]
+
+
+@pytest.fixture(params=[PART_SLOTS, 1], autouse=True)
+def part_slots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every program as one function, and with each statement in a function of its own."""
+    monkeypatch.setattr("tilewright.codegen.llvm.host.PART_SLOTS", request.param)
 
 
 @pytest.mark.parametrize("e", SIZES, ids=str)
@@ -110,6 +126,6 @@ def test_the_interpreter_refuses_the_same(text: str) -> None:
 def test_code_for_a_size_that_nothing_checked_is_refused() -> None:
     host = program(parse_expr("4*u*v*w", *SYMBOLS))
     body = map_stmt(host.body, lambda s: seq([]) if isinstance(s, Fits) else None)
-    unchecked = HostProgram("main", (X,), (), (), index(0), body)
+    unchecked = HostProgram("main", (X,), (Y,), (), index(0), body)
     with pytest.raises(CodegenError, match=r"'4\*u\*v\*w' is computed before it is known to fit"):
         Machine(unchecked, [])
