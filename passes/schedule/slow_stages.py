@@ -17,7 +17,7 @@ from tilewright.ir.rewrite import substitute
 from tilewright.ir.stage import Stage
 from tilewright.ir.target import Target
 from tilewright.passes.loop.lockstep import runs_in_lockstep
-from tilewright.passes.schedule.defaults.plan import points
+from tilewright.passes.schedule.defaults.plan import is_static, points
 from tilewright.passes.schedule.findings import Refusal, SlowStage
 
 LEAST_STEPS = 4096
@@ -62,8 +62,8 @@ def slow_stages(
         names = _parts(stage, kernel, scheduled)
         nests = [n for name in names for n in _updates(scheduled.body, name)]
         on_vectors = sum(n.points for n in nests if n.lanes >= full)
-        if 2 * on_vectors < sum(n.points for n in nests):
-            reason = " ".join([_width(nests, full), *map(str, refused)])
+        if not nests or 2 * on_vectors < sum(n.points for n in nests):
+            reason = " ".join([_width(stage, nests, full), *map(str, refused)])
             slow.append(SlowStage(stage.name, points(stage), reason))
     return tuple(slow)
 
@@ -114,9 +114,14 @@ def _size(e: Expr) -> int:
     return max(0, int(value.literal)) if isinstance(value, Const) else 1
 
 
-def _width(nests: Sequence[_Nest], full: int) -> str:
-    """What most of the steps run on."""
+def _width(stage: Stage, nests: Sequence[_Nest], full: int) -> str:
+    """What most of the steps run on, or what a template would have to know."""
     widest = max(nests, key=lambda n: (n.points * (n.lanes < full), n.lanes), default=None)
     if widest is None or widest.vector is None:
-        return "No loop of it runs on vectors."
+        kept, reduced = _extents(stage.axes), _extents(stage.reduce_axes)
+        return f"No loop of it runs on vectors: its axes are {kept}, the reduced ones {reduced}."
     return f"Its vectors, along '{widest.vector.name}', have {widest.lanes} of {full} lanes."
+
+
+def _extents(axes: Sequence[Var]) -> str:
+    return f"[{', '.join(str(v.extent) if is_static(v) else '?' for v in axes)}]"

@@ -25,7 +25,7 @@ from tilewright.tuning import kernel_tasks
 from tilewright.version import VERSION
 
 TARGET = "x86-64-v3,cores=2"
-SLOW = "is scheduled by 'tuned' and does not run on full vectors. No loop of it runs on vectors."
+SLOW = "is scheduled by 'tuned' and does not run on full vectors. No loop of it runs on vectors: "
 
 
 @pytest.fixture

@@ -110,7 +110,8 @@ def test_a_record_that_does_not_hold(
         model = tilewright.compile(DIGITS, options=replace(OPTIONS, records=kept(text)))
     template, used = rows(model)[task.kernel.name]
     assert (template, used) == (("tuned", "") if schedule == "" else rows(digits)[task.kernel.name])
-    assert caplog.messages == []
+    # Nothing is told of a record that is left out; the plain loops, which hold, are slow.
+    assert ["is slow" in message for message in caplog.messages] == [True] * (schedule == "")
     np.testing.assert_allclose(model(images), digits(images), rtol=1e-4, atol=1e-5)
 
 

@@ -17,7 +17,7 @@ from tilewright.passes.schedule.select import schedule_kernel
 from tilewright.passes.schedule.slow_stages import slow_stages
 
 V3, V4 = parse_target("x86-64-v3"), parse_target("x86-64-v4")
-NO_VECTORS = "No loop of it runs on vectors."
+NO_VECTORS = "No loop of it runs on vectors: its axes are {}, the reduced ones {}."
 
 
 def plain(text: str) -> Kernel:
@@ -88,10 +88,10 @@ def test_reductions_on_full_vectors(kernel: Kernel, schedule: str) -> None:
 @pytest.mark.parametrize(
     ("kernel", "schedule", "steps", "reason"),
     [
-        (product(16, 16, 16), "", 4096, NO_VECTORS),
-        (product(16, 16, 16), "unroll(r); unroll(j)", 4096, NO_VECTORS),
+        (product(16, 16, 16), "", 4096, NO_VECTORS.format([16, 16], [16])),
+        (product(8, 16, 32), "unroll(r); unroll(j)", 4096, NO_VECTORS.format([8, 16], [32])),
         (product(500, 3, 16), "vectorize(j)", 24000, "Its vectors, along 'j', have 3 of 8 lanes."),
-        (ROWS, "", 16384, NO_VECTORS),
+        (ROWS, "", 16384, NO_VECTORS.format([64], [256])),
         (HALF, "split(i, 4); vectorize(i_i)", 16384, "Its vectors, along 'i_i', have 4 of 8 lanes."),
         (
             # Of twenty columns eight are on full vectors.
@@ -126,7 +126,16 @@ kernel @columns(x: f32[4096,n]) -> (y: f32[n]) {
 """)
     main = "partition(i, 8, s); split(i, 8); vectorize(i_i)"
     assert slow(kernel, main) == ()
-    assert slow(kernel, main.replace("; vectorize(i_i)", "")) == (SlowStage("s", 4096, NO_VECTORS),)
+    assert slow(kernel, main.replace("; vectorize(i_i)", "")) == (
+        SlowStage("s", 4096, NO_VECTORS.format("[?]", [4096])),
+    )
+
+
+def test_a_reduction_that_the_check_does_not_find_is_told() -> None:
+    """A step that gives it another name may not make it invisible."""
+    kernel = product(16, 16, 16)
+    other = parse_kernel(str(kernel).replace("mm", "renamed"))
+    assert [s.stage for s in slow_stages(kernel, other, V3)] == ["mm"]
 
 
 def test_refused_schedules_are_kept_and_are_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +154,8 @@ def test_refused_schedules_are_kept_and_are_a_reason(monkeypatch: pytest.MonkeyP
     assert stored.template == select.STORED and "There is no loop 'z'" in stored.reason
     assert misfit == Refusal("misfit", "Nothing fits.")
     (found,) = slow_stages(kernel, done.kernel, V3, [misfit])
-    assert found.reason == f"{NO_VECTORS} Template 'misfit' is refused: Nothing fits."
+    told = NO_VECTORS.format([16, 16], [16])
+    assert found.reason == f"{told} Template 'misfit' is refused: Nothing fits."
 
 
 def test_a_schedule_that_is_not_proven_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
