@@ -86,7 +86,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_build_warns_once_for_each_form_also_from_the_cache(
     model: Path, records: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    logging.getLogger("tilewright").propagate = True
+    caplog.set_level(logging.WARNING, "tilewright")
     for cached in (False, True):
         caplog.clear()
         done = built(model, records, tmp_path / "cache")
