@@ -109,15 +109,9 @@ class Policy:
             slow = node.op.axis == node.operands[0].type.rank - 1
         return self.expensive if slow else self.cheap
 
-    def copies(self, node: Node, clusters: Collection[Cluster]) -> bool:
-        """Is ``node`` so cheap that each of several clusters may have its own?
-
-        A check of indices takes a copy of what makes them, so that they need no memory for it.
-        """
-        if node.op.name in ("broadcast_to", "iota"):
-            return True
-        others = [c for c in clusters if not isinstance(c.anchor.op, IndexFault)]
-        return len(others) <= 1 and node.op.name not in EXPENSIVE
+    def copies(self, node: Node) -> bool:
+        """Is ``node`` so cheap that each of several users may have its own?"""
+        return node.op.name in ("broadcast_to", "iota")
 
 
 def stays_alone(node: Node) -> bool:
@@ -247,7 +241,7 @@ class Clusters:
         if value.returned or any(u not in self._of for u in users):
             return False
         clusters = list(dict.fromkeys(c for u in users for c in self._of[u]))
-        if len(clusters) > 1 and not self._policy.copies(node, clusters):
+        if len(clusters) > 1 and not self._policy.copies(node):
             return False
         if not all(self._policy.takes_before(c, node) for c in clusters):
             return False

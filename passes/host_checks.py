@@ -190,10 +190,10 @@ def _dims_are_sizes(node: Node) -> Iterator[Requirement]:
 
 def index_checks(group: Node, found: Buffer) -> Iterator[tuple[str, Require]]:
     """That a group which looks for an index out of range has found none, with its node; ``found``
-    is its result.
+    is its result. Where the graph itself reads that, it is a value like any other, and no check.
     """
     for node in (n for region in group.regions for n in region.nodes):
-        if isinstance(node.op, IndexFault):
+        if isinstance(node.op, IndexFault) and not group.results[0].use_count:
             position, value, dim = (cast(Read(found, (index(i),)), INDEX) for i in range(3))
             where = f"Node '{plain(node.origin)}'"
             values = (value, position, dim, sub(ZERO, dim))

@@ -3,8 +3,8 @@
 
 An op that gathers or scatters clamps its indices, so memory is safe; that they are right is checked
 here, in front of the op and apart from it: its kernel stays as it is, and a check reads the indices
-alone, which are few where whole rows are moved. The result of an ``index_fault`` is no value of the
-model: the host program reads it and ends the run, naming the node that the check stands for.
+alone, which are few where whole rows are moved. Nothing in the graph reads the result of a check:
+the host program does, and ends the run, naming the node that the check stands for.
 
 Before ``%1 = gather(table, ids)``, after ``%0 = index_fault(ids) {dims=(n,)}; %1 = gather(table,
 ids)``. No check is made of indices that are in range by where they come from, nor twice of the
@@ -19,8 +19,11 @@ from tilewright.ir.graph import Builder, Graph, Module, Node, Value
 from tilewright.ir.ops.index_fault import IndexFault
 from tilewright.ir.ops.reshape import Reshape
 from tilewright.passes.manager import Pass, PassContext
-from tilewright.passes.op_kinds import is_map, memory_of
+from tilewright.passes.op_kinds import EXPENSIVE, is_elementwise
 from tilewright.passes.value_range import RangeAnalysis
+
+# Chains of as many ops are made again for a check.
+_DEEPEST = 8
 
 
 @dataclass(frozen=True)
@@ -58,15 +61,25 @@ def _indexed_dims(node: Node) -> tuple[Expr, ...]:
     return tuple(node.operands[0].type.shape[a] for a in axes)
 
 
-def _as_list(indices: Value, builder: Builder) -> Value:
-    """Indices under one dim if that moves nothing; the search for a fault is one loop then.
+def _as_list(value: Value, builder: Builder, depth: int = 0) -> Value:
+    """The elements of a value under one dim, so that the search for a fault is one loop.
 
-    Those that a map makes stay as they are, so that the map can be part of the search.
+    A cheap chain of elementwise ops is made once more, for the check alone: it becomes part of the
+    search, and stays part of the kernel that reads the indices.
     """
-    rank = indices.type.rank
-    memory = memory_of(indices)
-    made = memory is indices and memory.producer is not None and is_map(memory.producer)
-    plain = indices.type.layout.is_row_major and not made
-    if rank == 1 or (rank > 1 and not plain):
-        return indices
-    return builder(Reshape((indices.type.size,)), indices)
+    node = value.producer
+    if node is not None and value.type.rank and depth < _DEEPEST and _is_cheap(node):
+        operands = [
+            v if not v.type.rank else _as_list(v, builder, depth + 1) for v in node.operands
+        ]
+        return builder(node.op, *operands)
+    return value if value.type.rank == 1 else builder(Reshape((value.type.size,)), value)
+
+
+def _is_cheap(node: Node) -> bool:
+    """True for an elementwise op of few instructions whose operands are not broadcast, but for
+    scalars, and lie in row-major order.
+    """
+    kinds = [v.type for v in node.operands if v.type.rank]
+    plain = all(t.shape == node.result.type.shape and t.layout.is_row_major for t in kinds)
+    return plain and is_elementwise(node) and node.op.name not in EXPENSIVE
