@@ -13,7 +13,7 @@ from host_machine import NATIVE, Machine, Tensor
 from tilewright.codegen.llvm.host import PART_SLOTS, emit_host
 from tilewright.ir.buffer import buffer
 from tilewright.ir.dtypes import F32, INDEX
-from tilewright.ir.expr import Cast, Read, Symbol, Var, index
+from tilewright.ir.expr import Call, Cast, Read, Symbol, Unary, Var, const, index
 from tilewright.ir.loop import (
     Fits,
     For,
@@ -33,6 +33,8 @@ from tilewright.ir.types import tensor
 from tilewright.ir.verify_loop import verify_host
 
 N, M = Symbol("n", 1, 64), Symbol("m", 1, 64)
+EXACT = Call("sqrt", (Cast(N, F32),), F32)
+ROOT = Cast(Unary("floor", EXACT, F32), INDEX)
 
 
 @pytest.fixture(params=[PART_SLOTS, 1], autouse=True)
@@ -86,6 +88,42 @@ def test_a_program_is_cut_into_parts(part_slots: int) -> None:
     text = emit_host(program(index(10)), NATIVE, "tw_host").text
     parts = text.count("define internal i32 @tw.part")
     assert parts == (0 if part_slots > 1 else 4)
+
+
+def test_a_size_in_another_type_is_computed_once(part_slots: int) -> None:
+    """In the scope of the symbol that it follows from, whichever statement asks for it first: here
+    a check inside the scope of another, which has a part of it as a value of its own.
+    """
+    x, y = buffer("x", tensor(F32, (N, M))), buffer("y", tensor(F32, (ROOT, M)))
+    n, m = (Cast(Read(shape_buffer(x), (index(a),)), INDEX) for a in (0, 1))
+    i, j = Var("i", N), Var("j", M)
+    store = Store(buffer("y", tensor(F32, (N, M))), (i, j), const(1.0, F32))
+    ones = Kernel(
+        "ones", (), (store.buffer,), (N, M), (), For(i, "parallel", For(j, "serial", store))
+    )
+    below = compare("lt", EXACT, const(6.0, F32))
+    body = seq(
+        [
+            Require(compare("ge", N, 2), "{0} is too few.", (N,)),
+            Require(below, "A root of {0}.", (ROOT * M,)),
+            Require(compare("ge", ROOT, M), "{0} is not {1}.", (ROOT, M)),
+            Output(y, 0),
+            Launch("ones", (y,), (ROOT, M), ROOT, index(1), index(0), ""),
+        ]
+    )
+    host = HostProgram("main", (x,), (y,), (), index(64), Let(N, n, Let(M, m, body)))
+    if part_slots > 1:
+        text = emit_host(host, NATIVE, "tw_host").text
+        assert text.count("call i64 @llvm.fptosi.sat.i64.f32(") == 1
+    machine = Machine(host, [ones])
+    assert machine(np.zeros((26, 3), np.float32)) == 0
+    assert np.array_equal(machine.outputs[0], np.ones((5, 3)))
+    for rows, columns, message, values in (
+        (36, 2, "A root of {0}.", [12]),
+        (4, 3, "{0} is not {1}.", [2, 3]),
+    ):
+        assert machine(np.zeros((rows, columns), np.float32)) == 2
+        assert machine.log == [("fail", 2, message, values)]
 
 
 def test_small_work_calls_kernels_directly() -> None:
