@@ -3,6 +3,7 @@
 import is interpreted, and when it is compiled.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -237,3 +238,56 @@ def test_branches_that_compute_tensors_say_which_dims_to_fix() -> None:
     with pytest.raises(UnsupportedOperatorError, match="its condition depends on the symbolic dim"):
         import_model(made)
     import_model(made, {"x": (5,)})
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("step", [0.1, 0.7, -0.3])
+def test_lengths_of_ranges_are_computed_in_their_type(dtype: Any, step: float) -> None:
+    """Also where the numbers of the range are computed in a wider one."""
+    text = """
+    g (uint8[n] x) => (int64 length, double first) {
+      d = Shape(x)
+      s = Squeeze(d)
+      n = CastLike(s, k)
+      y = Range(%s, k)
+      length = Size(y)
+      a = Cast<to = 11>(y)
+      first = ReduceMax<keepdims = 0>(a)
+    }"""
+    ends, k = ("zero, n" if step > 0 else "n, zero"), dtype(step)
+    made = model_of(text % ends, 20, {"k": np.asarray(k), "zero": np.asarray(dtype(0))})
+    symbolic = import_model(made)
+    for size in (1, 3, 7, 10, 21, 50):
+        quotient = dtype(size) / abs(k)
+        feeds = {"x": np.zeros(size, np.uint8)}
+        for found in (
+            interpret_graph(symbolic, feeds),
+            imported(made, feeds, shapes={"x": [size]}),
+        ):
+            assert found["length"] == math.ceil(quotient)
+            assert abs(found["first"] - (size if step < 0 else size - abs(k))) <= abs(k)
+
+
+def test_half_precision_numbers_of_shapes_in_an_operator_of_several_steps() -> None:
+    """It is made again in float32: not so what it was given, which stays rounded."""
+    text = """
+    g (float16[n] x) => (float16[n] y) {
+      d = Shape(x)
+      a = Cast<to = 10>(d)
+      b = Mul(a, third)
+      c = Sqrt(b)
+      e = Concat<axis = 0>(c, third)
+      f = LpNormalization<axis = 0>(e)
+      g = Slice(f, zero, one)
+      y = Mul(x, g)
+    }"""
+    third = np.array([1 / 3], np.float16)
+    constants = {"third": third, "zero": np.array([0]), "one": np.array([1])}
+    made = model_of(text, 18, constants)
+    compiled = tilewright.compile(made)
+    for size in (1, 10, 1001):
+        root = np.sqrt(np.float16(size) * third)
+        pair = np.concatenate([root, third]).astype(np.float32)
+        expected = pair[0] / np.sqrt((pair * pair).sum())
+        found = compiled(np.ones(size, np.float16))
+        np.testing.assert_allclose(found, np.full(size, expected), rtol=1e-3)

@@ -41,7 +41,8 @@ class UnsupportedNodeError(FrontendError):
 class NodeContext:
     """One node during its import. ``attributes`` is typed access, ``version`` that of the node's
     operator set; ``used`` are the names that other nodes or the graph's outputs read. ``inexact``
-    is set once a number of the node was rounded to a 16-bit float.
+    is set once a number of the node was rounded to a 16-bit float. ``original`` is the node with
+    the model's own operands, whose types decide what sizes follow from them.
     """
 
     def __init__(
@@ -62,13 +63,16 @@ class NodeContext:
         self.origin = origin
         self._used = used
         self.inexact = False
+        self.original = self
         self.attributes = Attributes(node.attribute, scope.bindings, self.where)
 
     def on(self, operands: Sequence[Operand | None]) -> "NodeContext":
         """The node with other operands."""
-        return NodeContext(
+        other = NodeContext(
             self.importer, self.scope, self.node, operands, self.version, self.origin, self._used
         )
+        other.original = self.original
+        return other
 
     # --- refusing ---
 

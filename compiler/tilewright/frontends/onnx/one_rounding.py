@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from tilewright.frontends.elements import convert
 from tilewright.frontends.onnx.context import NodeContext
+from tilewright.frontends.onnx.evaluators import elementwise
 from tilewright.frontends.onnx.operand import Operand
 from tilewright.frontends.onnx.order import sub_graphs
 from tilewright.ir.graph import Node
@@ -24,8 +26,13 @@ Give = Callable[[NodeContext], list[Operand | None]]
 
 def rounded_once(context: NodeContext, give: Give) -> list[Operand | None]:
     """What ``give`` makes of a node, in f32 up to the end if it takes several steps."""
-    operands = context.operands
-    builder, begin = context.importer.builder, context.importer.builder.position
+    operands, builder = context.operands, context.importer.builder
+    if any(o is not None and o.dtype in HALVES for o in operands):
+        # What makes a tensor of an operand is of other nodes: it is not counted, nor taken back.
+        for operand in operands:
+            if operand is not None and operand.deferred is not None:
+                context.importer.materialise(operand)
+    begin = builder.position
     results = give(context)
     halves = any(o is not None and o.dtype in HALVES for o in (*operands, *results))
     blocked = any(o is not None and o.blocked for o in results)
@@ -51,10 +58,13 @@ def _widened(context: NodeContext, operand: Operand | None) -> Operand | None:
     """An operand of 16-bit floats in f32, which holds them all; another as it is."""
     if operand is None or operand.dtype not in HALVES:
         return operand
+    contents = operand.contents
+    if contents is not None:
+        contents = elementwise(lambda x: convert(x, operand.dtype, WIDE), contents)
     if operand.array is not None:
-        return Operand(operand.name, WIDE, operand.array.astype(np.float32), operand.contents)
+        return Operand(operand.name, WIDE, operand.array.astype(np.float32), contents)
     value = context.emit(Cast(WIDE), context.importer.materialise(operand))
-    return Operand(operand.name, WIDE, contents=operand.contents, value=value)
+    return Operand(operand.name, WIDE, contents=contents, value=value)
 
 
 def _narrowed(context: NodeContext, wide: Operand | None, wanted: Operand | None) -> Operand | None:

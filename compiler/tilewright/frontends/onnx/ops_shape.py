@@ -101,12 +101,16 @@ def _constant_of_shape(ctx: NodeContext) -> Value | Operand:
 
 @handler("Range", since=11)
 def _range(ctx: NodeContext) -> Value:
-    """``start + step * iota``; the count is folded from what is known of the three."""
-    start, limit, step = (ctx.element(i, name) for i, name in enumerate(("start", "limit", "step")))
-    dtype = ctx.operand(0).dtype
+    """``start + step * iota``; the count is folded from what is known of the three, in their own
+    type.
+    """
+    given = ctx.original
+    start, limit, step = (
+        given.element(i, name) for i, name in enumerate(("start", "limit", "step"))
+    )
     ctx.require(step != 0, "Its step is 0.")
     try:
-        count = elements.count(start, limit, step, dtype)
+        count = elements.count(start, limit, step, given.operand(0).dtype)
     except Unknown:
         ctx.fail(f"From {start} to {limit} by {step} it has no finite length.")
     assert isinstance(count, int | Expr)
@@ -114,7 +118,7 @@ def _range(ctx: NodeContext) -> Value:
         "The length of a Range", count if isinstance(count, int) else 0, "elements"
     )
     # Steps of narrow floats add up in the wide type, as repeated rounding would drift.
-    result = compose.iota(ctx, [count], 0, dtype)
+    result = compose.iota(ctx, [count], 0, ctx.operand(0).dtype)
     if step != 1:
         result = ctx.emit(Mul(), result, _scalar_input(ctx, 2))
     return result if start == 0 else ctx.emit(Add(), result, _scalar_input(ctx, 0))
