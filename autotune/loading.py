@@ -100,11 +100,12 @@ def prepare(
     workspace_bytes: int,
 ) -> Call:
     """The call of a kernel's object on memory for its inputs and outputs."""
+    running = np.ones(1, np.int32)  # the state of the run, which nobody cancels
     words = [a.ctypes.data for a in arrays]
     words += [sizes[s.name] & (2**64 - 1) for s in kernel.symbols]
-    arguments = (ctypes.c_uint64 * max(1, len(words)))(*words)
+    arguments = (ctypes.c_uint64 * (1 + len(words)))(*words, running.ctypes.data)
     scratch = aligned(workspace_bytes)
-    return Call(repeat, Code(code, kernel.name), arguments, tuple(arrays), tasks, scratch)
+    return Call(repeat, Code(code, kernel.name), arguments, (*arrays, running), tasks, scratch)
 
 
 def aligned(count: int) -> Array:

@@ -116,8 +116,7 @@ class Measurer:
             "lengths": [len(p) for p in parts],
         }
         timeout = self._timeout + _RUNS_IN_TIME * expected_nanoseconds * 1e-9
-        future = self._pool.submit(kernel.name, header, b"".join(parts), timeout)
-        answer, _ = future.result()
+        answer, _ = self._pool.result(kernel.name, header, b"".join(parts), timeout)
         work = evaluate(baseline.work, sizes)
         baseline_ns, candidate_ns = (
             on_cores(float(answer[key]), count, work, self._target.cores)

@@ -30,7 +30,7 @@ from tilewright.codegen.kernels import (
     finish_compiling,
     start_compiling,
 )
-from tilewright.codegen.processes import Answer
+from tilewright.codegen.processes import Answer, drop_jobs
 from tilewright.ir.errors import CodegenError
 from tilewright.ir.loop import Kernel
 from tilewright.ir.target import Target, available_cores
@@ -192,8 +192,7 @@ class Tuner:
             try:
                 built = [self._finish(run, f) for (run, _), f in zip(batch, futures, strict=True)]
             finally:
-                for future in futures:
-                    future.cancel()
+                drop_jobs(futures)
             for (run, point), candidate in zip(batch, built, strict=True):
                 self._try(measurer, run, point, candidate)
                 done += 1

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from tilewright.ir.errors import CodegenError
 
 MAGIC = b"\x89TW\r\n\x1a\n\x00"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 HEADER_BYTES = 128
 CONSTANT_ALIGNMENT = 64
 

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import IO, Any
 
 from tilewright.codegen.backends import backend_of
-from tilewright.codegen.llvm.worker import read_message, write_message
+from tilewright.codegen.llvm.worker import end_with_parent, read_message, write_message
 from tilewright.ir.errors import CodegenError, ScheduleError, TilewrightError
 from tilewright.ir.expr import ONE
 from tilewright.ir.loop import For, Kernel
@@ -71,6 +71,9 @@ def serve(source: IO[bytes], sink: IO[bytes]) -> None:
             )
         except (TilewrightError, RuntimeError) as error:
             write_message(sink, {"error": str(error), "reason": _reason(error)}, b"")
+        except MemoryError:
+            told = "There is not enough memory."
+            write_message(sink, {"error": told, "reason": told}, b"")
         except Exception as error:
             told = "".join(traceback.format_exception(error))
             reason = f"There is an internal fault of the compiler, {type(error).__name__}."
@@ -90,6 +93,7 @@ def _reason(error: Exception) -> str:
 
 def main() -> None:
     """Serve on standard input and output; whatever else prints goes to standard error."""
+    end_with_parent(int(sys.argv[-1]))
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

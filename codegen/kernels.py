@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.codegen.cache import CompileCache
-from tilewright.codegen.processes import Answer, WorkerPool, module_command
+from tilewright.codegen.processes import Answer, WorkerPool, drop_jobs, module_command, result_of
 from tilewright.ir.errors import CodegenError
 from tilewright.ir.expr import Expr
 from tilewright.ir.expr_parser import parse_expr
@@ -92,8 +92,7 @@ def compile_kernels(
             if cache is not None:
                 cache.put(keys[name], _pack(answer))
     finally:
-        for future in futures.values():
-            future.cancel()
+        drop_jobs(futures.values())
     if progress is not None:
         progress("kernels", len(kernels), len(kernels))
     return {name: done[name] for name in kernels}
@@ -110,7 +109,7 @@ def finish_compiling(kernel: Kernel, future: "Future[Answer]") -> CompiledKernel
     """The outcome of :func:`start_compiling`; CodegenError if the schedule does not hold or the
     compilation fails.
     """
-    return _result(kernel, future.result(), cached=False)
+    return _result(kernel, result_of(future), cached=False)
 
 
 def _submit(
@@ -135,7 +134,7 @@ def _answer(
         if schedule is None:
             raise
         _logger.debug("Stored schedule '%s' is left out: %s", schedule, error)
-        return _submit(kernel, target, None).result()
+        return result_of(_submit(kernel, target, None))
 
 
 def _header(target: Target) -> dict[str, Any]:

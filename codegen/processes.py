@@ -4,7 +4,8 @@
 A pool starts a worker when a job finds none idle, up to its size, and keeps it. A worker that
 crashes, hangs or breaks its pipe costs that one job a CodegenError; the process is replaced.
 Workers are plain child processes that run a script, not ``multiprocessing``: a user's program needs
-no main guard, and nothing is pickled.
+no main guard, and nothing is pickled. They end with this process, however it ends, and with the job
+that is given up while they are at it: who is interrupted waits for nothing.
 """
 
 import contextlib
@@ -12,16 +13,17 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import IO, Any
+from weakref import WeakKeyDictionary
 
 from tilewright.codegen.llvm.worker import read_message, write_message
 from tilewright.ir.errors import CodegenError
 
 Answer = tuple[dict[str, Any], bytes]
 _DYING_SECONDS = 2.0
-_START = "import sys; sys.path[:] = sys.argv[1:]; from {} import main; main()"
+_START = "import sys; sys.path[:] = sys.argv[1:-1]; from {} import main; main()"
 
 
 def module_command(module: str) -> tuple[str, ...]:
@@ -33,7 +35,8 @@ def module_command(module: str) -> tuple[str, ...]:
 
 
 class Worker:
-    """One process that runs ``command`` and answers each message with one message.
+    """One process that runs ``command`` and answers each message with one message. The command's
+    last argument is the number of this process, for :func:`end_with_parent`.
 
     ``task`` begins the message of an error: ``Compiling`` what.
     """
@@ -43,7 +46,10 @@ class Worker:
         # In memory: there may be no folder that can be written.
         self._errors: IO[bytes] = os.fdopen(os.memfd_create("tilewright-errors"), "w+b")
         self._process = subprocess.Popen(
-            list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
+            [*command, str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
         )
 
     def request(self, what: str, header: dict[str, Any], payload: bytes, timeout: float) -> Answer:
@@ -88,6 +94,10 @@ class Worker:
     def alive(self) -> bool:
         return self._process.poll() is None
 
+    def kill(self) -> None:
+        """Make the request under way fail, from another thread."""
+        self._process.kill()
+
     def _last_words(self) -> str:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
@@ -102,6 +112,51 @@ class Worker:
                     stream.close()
         self._process.kill()
         self._process.wait()
+
+
+class _Job:
+    """A message, and the worker that is at it."""
+
+    def __init__(self, what: str, header: dict[str, Any], payload: bytes, timeout: float) -> None:
+        self._message = (what, header, payload, timeout)
+        self._lock = threading.Lock()
+        self._worker: Worker | None = None
+        self._dropped = False
+
+    def run(self, worker: Worker) -> Answer:
+        with self._lock:
+            if self._dropped:
+                raise CodegenError(f"'{self._message[0]}' was given up.", self._message[0])
+            self._worker = worker
+        try:
+            return worker.request(*self._message)
+        finally:
+            with self._lock:
+                self._worker = None
+
+    def drop(self) -> None:
+        with self._lock:
+            self._dropped = True
+            if self._worker is not None:
+                self._worker.kill()
+
+
+_jobs: "WeakKeyDictionary[Future[Answer], _Job]" = WeakKeyDictionary()
+
+
+def drop_jobs(futures: Iterable[Future[Answer]]) -> None:
+    """Give up the jobs that are not done: those that have begun end at once, with their workers."""
+    for future in futures:
+        if not future.cancel() and (job := _jobs.get(future)) is not None:
+            job.drop()
+
+
+def result_of(future: Future[Answer]) -> Answer:
+    """The answer of a job; the job is given up if the wait for it is interrupted."""
+    try:
+        return future.result()
+    finally:
+        drop_jobs([future])
 
 
 class WorkerPool:
@@ -119,15 +174,22 @@ class WorkerPool:
         self, what: str, header: dict[str, Any], payload: bytes, timeout: float
     ) -> Future[Answer]:
         """Hand a message to a worker; see :meth:`Worker.request`."""
-        return self._threads.submit(self._run, what, header, payload, timeout)
+        job = _Job(what, header, payload, timeout)
+        future = self._threads.submit(self._run, job)
+        _jobs[future] = job
+        return future
 
-    def _run(self, what: str, header: dict[str, Any], payload: bytes, timeout: float) -> Answer:
+    def result(self, what: str, header: dict[str, Any], payload: bytes, timeout: float) -> Answer:
+        """The answer to a message; see :func:`result_of`."""
+        return result_of(self.submit(what, header, payload, timeout))
+
+    def _run(self, job: _Job) -> Answer:
         with self._lock:
             worker = self._idle.pop() if self._idle else None
         if worker is None or not worker.alive:
             worker = Worker(self._command, self._task)
         try:
-            return worker.request(what, header, payload, timeout)
+            return job.run(worker)
         finally:
             if worker.alive:
                 with self._lock:

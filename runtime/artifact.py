@@ -15,7 +15,7 @@ from typing import IO, Any
 from tilewright.runtime.errors import ArtifactError, ReadError
 
 MAGIC = b"\x89TW\r\n\x1a\n\x00"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 HEADER_BYTES = 128
 MAX_RANK = 64  # of inputs and outputs: TW_MAX_RANK of src/core.h
 NO_ARTIFACT = "This is not a Tilewright artifact."

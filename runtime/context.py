@@ -21,6 +21,7 @@ from tilewright.runtime import library
 from tilewright.runtime.arrays import Array, address, check_supplied, out_of_memory, prepare
 from tilewright.runtime.dtypes import DType
 from tilewright.runtime.errors import InputError, StateError
+from tilewright.runtime.interruptible import QuickCalls, interruptibly
 
 _export: Callable[[Any], c_char] = c_char.from_buffer
 _addressof = addressof
@@ -172,6 +173,7 @@ class Context:
     ) -> None:
         lib = library.open_library()
         self._close = lib.tw_context_close
+        self._cancel = lib.tw_context_cancel
         self._inputs_c = (library.Value * max(len(inputs), 1))()
         self._outputs_c = (library.Value * max(len(outputs), 1))()
         self._inputs = _make_slots(inputs, dtypes[0], self._inputs_c)
@@ -184,6 +186,8 @@ class Context:
         self._optional = [slot for slot in self._inputs if slot.default is not None]
         self._output_rows: list[tuple[str, tuple[int, ...], Any, Any, library.Value]] = []
         self._open: list[_Slot] = []  # outputs of unknown shape
+        self._quick = QuickCalls()
+        self._is_quick = False
         self._stale = True  # the output rows do not belong to the slots' input shapes
         self._allocated = _Allocated(
             [slot.name for slot in self._outputs], [slot.dtype for slot in self._outputs]
@@ -271,10 +275,31 @@ class Context:
             except ValueError:  # empty
                 value.data = None
             results[name] = array if storage is dtype else array.view(dtype)
+        if self._is_quick:
+            status = self._run(*self._arguments)
+            if status:
+                self._raise(status)
+        else:
+            self._run_long()
+        return results if out is None and not self._open else self._collect(results)
+
+    def _invoke(self) -> None:
         status = self._run(*self._arguments)
         if status:
             self._raise(status)
-        return results if out is None and not self._open else self._collect(results)
+
+    def _run_long(self) -> None:
+        """A run that may take long, so that signals must reach this thread meanwhile."""
+        seconds = interruptibly(self._invoke, self.cancel)
+        self._is_quick = self._quick.note(self._all_extents(), seconds)
+
+    def cancel(self) -> None:
+        """Ends the run in progress, if there is one, from any thread: it raises CancelledError."""
+        if self._handle is not None:
+            self._cancel(self._handle)
+
+    def _all_extents(self) -> list[int]:
+        return [extent for slot in self._inputs for extent in slot.extents]
 
     def _set_kinds(self, feeds: Mapping[str, Any]) -> None:
         """Tells which of the inputs with a default have it in this run."""
@@ -325,6 +350,7 @@ class Context:
             slot.set_shape(shape, "Output")
             slot.describe(library.KIND_TENSOR)
             self._output_rows.append((slot.name, shape, slot.storage, slot.dtype, slot.value))
+        self._is_quick = self._quick.include(self._all_extents())
         self._stale = False
 
     def _check_names(self, feeds: Mapping[str, Any]) -> None:

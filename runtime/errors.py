@@ -67,6 +67,10 @@ class StateError(RunError):
     """A context was used while it is running."""
 
 
+class CancelledError(RunError):
+    """The run was cancelled."""
+
+
 class UnsupportedError(RunError):
     """The artifact uses what this runtime does not have yet."""
 
@@ -86,6 +90,7 @@ BY_STATUS: dict[int, type[RunError]] = {
     8: StateError,
     9: UnsupportedError,
     10: IndexFaultError,
+    11: CancelledError,
 }
 
 

@@ -89,6 +89,7 @@ _SIGNATURES = {
     "tw_context_create": [c_void_p, POINTER(ContextOptions), POINTER(c_void_p)],
     "tw_context_close": [c_void_p],
     "tw_context_profile": [c_void_p, PROFILE, c_void_p],
+    "tw_context_cancel": [c_void_p],
     "tw_context_run": [c_void_p, c_void_p, c_int32, c_void_p, c_int32],
     "tw_default_threads": [],
     "tw_version": [],
@@ -115,7 +116,7 @@ def open_library() -> ctypes.CDLL:
         for name, arguments in _SIGNATURES.items():
             function = getattr(library, name)
             function.argtypes = arguments
-            function.restype = None if name.endswith("_close") else c_int32
+            function.restype = None if name.endswith(("_close", "_cancel")) else c_int32
         library.tw_last_error.restype = c_char_p
     except (OSError, AttributeError) as error:
         raise LibraryError(f"The C runtime '{path}' cannot be loaded: {error}.") from error

@@ -77,6 +77,7 @@ class Model:
         self._close = lib.tw_model_close
         self._threads = threads
         self._free: list[Context] = []  # contexts that no thread is using
+        self._contexts: list[Context] = []  # all of them
         inputs, input_dtypes = _read_ports(
             lib.tw_model_input_count(handle), lib.tw_model_input, handle
         )
@@ -118,7 +119,14 @@ class Model:
             return self._free.pop()
         except IndexError:
             assert self._handle is not None
-            return Context(self._handle, self.inputs, self.outputs, self._dtypes, self._threads)
+            context = Context(self._handle, self.inputs, self.outputs, self._dtypes, self._threads)
+            self._contexts.append(context)
+            return context
+
+    def cancel(self) -> None:
+        """Ends all runs in progress, from any thread: they raise CancelledError."""
+        for context in list(self._contexts):
+            context.cancel()
 
     def run(
         self, feeds: Mapping[str, Any], out: Mapping[str, Array] | None = None
@@ -128,8 +136,10 @@ class Model:
         ``feeds`` holds one array for each input (those with a default may be left out): numpy,
         ``__array_interface__``, DLPack or a buffer, of the input's dtype and shape. Contiguous
         arrays are read in place, others copied. The results own their memory; ``out`` may supply
-        arrays to write outputs to instead, which must not overlap inputs. Raises InputError for
-        feeds or ``out`` that do not fit, ModelError and OutOfMemoryError for a run that fails.
+        arrays to write outputs to instead, which must not overlap inputs. Signals are handled
+        meanwhile: what a handler raises, as Ctrl-C does, ends the run. Raises InputError for feeds
+        or ``out`` that do not fit, ModelError and OutOfMemoryError for a run that fails,
+        CancelledError for one that is cancelled.
         """
         context = self._take_context()
         try:

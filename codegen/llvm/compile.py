@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tilewright.codegen.cache import CompileCache
 from tilewright.codegen.llvm.symbols import check_symbols
-from tilewright.codegen.processes import Answer, WorkerPool
+from tilewright.codegen.processes import Answer, WorkerPool, drop_jobs, result_of
 from tilewright.ir.errors import CodegenError
 from tilewright.ir.target import Target, available_cores
 
@@ -72,14 +72,14 @@ def compile_many(
             if cache is not None:
                 cache.put(keys[i], results[i])
     finally:
-        for future in futures.values():
-            future.cancel()
+        drop_jobs(futures.values())
     return [results[i] for i in range(len(texts))]
 
 
 def compile_assembly(text: str, target: Target, speed_level: int = 2) -> str:
     """The assembly of a module, to read."""
-    return _submit(text, target, speed_level, DEFAULT_TIMEOUT, True).result()[1].decode()
+    _, code = result_of(_submit(text, target, speed_level, DEFAULT_TIMEOUT, True))
+    return code.decode()
 
 
 def _submit(

@@ -27,8 +27,9 @@ from tilewright.codegen.llvm.host_frame import (
     split_parts,
 )
 from tilewright.codegen.llvm.host_indices import HostIndices
-from tilewright.codegen.llvm.host_run import SERVICES, define_run
+from tilewright.codegen.llvm.host_run import SERVICES, STATE, define_run
 from tilewright.codegen.llvm.kernel import StatementEmitter
+from tilewright.codegen.llvm.polls import ALWAYS
 from tilewright.ir.bounds import known_le
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.errors import CodegenError
@@ -36,6 +37,7 @@ from tilewright.ir.expr import TRUE, Expr
 from tilewright.ir.host_sizes import greatest_buffers
 from tilewright.ir.loop import (
     Fits,
+    For,
     HostProgram,
     Launch,
     Output,
@@ -95,6 +97,7 @@ class HostEmitter(StatementEmitter):
 
     def __init__(self, host: HostProgram, target: Target) -> None:
         self._start(host, Module(target), {}, [])
+        self.polls = dict.fromkeys((s for s in walk(host.body) if isinstance(s, For)), ALWAYS)
 
     def _start(
         self,
@@ -108,6 +111,7 @@ class HostEmitter(StatementEmitter):
         super().__init__(Builder(self.module, contracts=False), HostIndices)
         assert isinstance(self.expressions.indices, HostIndices)
         self._indices = self.expressions.indices
+        self.state = self._load("ptr", Value("%services", "ptr"), STATE)
         self.host = host
         self.messages = messages
         self.calls = calls
@@ -177,7 +181,7 @@ class HostEmitter(StatementEmitter):
         return self.builder.emit(f"getelementptr i8, {base}, i64 {offset}", "ptr")
 
     def _scratch_for(self, launches: list[Launch]) -> Value:
-        return self._scratch(max(map(slots_of, launches), default=1))
+        return self._scratch(1 + max(map(slots_of, launches), default=0))
 
     def _scratch(self, slots: int) -> Value:
         return self.builder.allocate("i64", slots, 8)
@@ -349,6 +353,8 @@ class HostEmitter(StatementEmitter):
         number = len(self.calls)
         self.calls.append((s.kernel, s.origin))
         values = [*(self._pointer(x) for x in s.buffers), *(self._index(e) for e in s.scalars)]
+        assert self.state is not None
+        values.append(self.state)
         tasks, workspace = self._index(s.tasks), self._index(s.workspace)
         small = self._is_small(s, tasks)
         self._fill(self._args, values)
@@ -388,6 +394,7 @@ class PartEmitter(HostEmitter):
 
     def __init__(self, entry: HostEmitter, frame: Frame) -> None:
         self._start(entry.host, entry.module, entry.messages, entry.calls)
+        self.polls = entry.polls
         self._indices.fitted = entry._indices.fitted
         self._frame = frame
         self._memory = Value("%frame", "ptr")

@@ -6,6 +6,9 @@ from tilewright.codegen.llvm.builder import Builder, Module, Value, constant
 SERVICES = {"direct": 8, "launch": 16, "arena": 24, "workspace": 32, "output": 40, "fail": 48}
 """Byte offsets in ``tw_services``."""
 
+STATE = 56
+"""That of the address of the state of the run."""
+
 
 def define_run(module: Module) -> str:
     """The function that runs one kernel: called directly if its work is small and the runtime

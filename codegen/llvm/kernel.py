@@ -14,6 +14,8 @@ from tilewright.codegen.llvm.environment import Environment
 from tilewright.codegen.llvm.expressions import ExpressionEmitter
 from tilewright.codegen.llvm.idle import idle_condition
 from tilewright.codegen.llvm.indices import IndexEmitter, integer_constant
+from tilewright.codegen.llvm.loops import LoopEmitter
+from tilewright.codegen.llvm.polls import RUNNING, STATUS_CANCELLED, Intervals, poll_intervals
 from tilewright.ir.bounds import lower
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import INDEX
@@ -39,6 +41,7 @@ from tilewright.passes.loop.workspace import plan_workspace
 
 MAX_UNROLLED = 1 << 14
 _ATTRIBUTES = 'nounwind "no-builtins"'
+_STATE = "the state of the run"
 
 
 def emit_kernel(kernel: Kernel, target: Target) -> str:
@@ -60,6 +63,11 @@ class StatementEmitter:
         self.environment = Environment(builder)
         self.expressions = ExpressionEmitter(builder, self.environment, indices)
         self._in_idle_nest = False
+        self.loops = LoopEmitter(builder, self._poll)
+        self.polls: Intervals = {}
+        self.state: Value | None = None  # where it is told whether the run goes on
+        self._state_access = ""
+        self._cancelled = BasicBlock("cancelled")
 
     # --- statements -------------------------------------------------------------------------------
 
@@ -143,29 +151,19 @@ class StatementEmitter:
                 self.statement(loop.body)
 
     def _counted(self, loop: For, begin: Value, end: Value, extent: Expr | None) -> None:
-        """A loop tested at its end; a test before it where the extent may be 0."""
-        b, around = self.builder, self._in_idle_nest
+        """A loop of whose extent it may be known that it is at least 1."""
+        env, around = self.environment, self._in_idle_nest
         condition = None if around else idle_condition(loop)
         if condition is not None:
-            end = b.select(self.expressions.value(condition), begin, end)
+            end = self.builder.select(self.expressions.value(condition), begin, end)
             extent, self._in_idle_nest = None, True
-        before, body, after = b.block, b.new_block("loop"), b.new_block("done")
-        if extent is not None and lower(extent) >= 1:
-            b.branch(body)
-        else:
-            b.branch_if(b.compare("slt", begin, end), body, after)
-        b.enter(body)
-        counter = Value(b.name(), "i64")
-        with self.environment.scope(before), self.environment.bound(loop.var, counter):
-            self.statement(loop.body)
-        following = b.op("add nuw nsw", counter, constant(1, "i64"))
-        body.lines.insert(
-            0,
-            f"  {counter.text} = phi i64 [ {begin.text}, %{before.label} ], "
-            f"[ {following.text}, %{b.block.label} ]",
-        )
-        b.branch_if(b.compare("slt", following, end), body, after)
-        b.enter(after)
+
+        def body(counter: Value, before: BasicBlock) -> None:
+            with env.scope(before), env.bound(loop.var, counter):
+                self.statement(loop.body)
+
+        runs = extent is not None and lower(extent) >= 1
+        self.loops.loop(begin, end, self.polls.get(loop), runs, body)
         self._in_idle_nest = around
 
     def _while(self, condition: Expr, body: Stmt) -> None:
@@ -180,8 +178,23 @@ class StatementEmitter:
             with env.scope(fork):
                 b.enter(inside)
                 self.statement(body)
-                b.branch(test)
+                self._poll(test)
         b.enter(after)
+
+    # --- polls ------------------------------------------------------------------------------------
+
+    def _poll(self, onwards: BasicBlock) -> None:
+        """Go on unless the run is to end; then the function returns."""
+        b = self.builder
+        if self.state is None:
+            b.branch(onwards)
+            return
+        # Volatile: another thread writes it, and it is read anew each time.
+        state = b.emit(f"load volatile i32, {self.state}, align 4{self._state_access}", "i32")
+        b.branch_if(b.compare("ugt", state, constant(RUNNING, "i32")), self._cancelled, onwards)
+        if self._cancelled not in b.blocks:
+            self._cancelled.end = f"ret i32 {STATUS_CANCELLED}"
+            b.blocks.append(self._cancelled)
 
     # --- conditions -------------------------------------------------------------------------------
 
@@ -240,6 +253,7 @@ class KernelEmitter(StatementEmitter):
         super().__init__(Builder(self.module))
         self.kernel = kernel
         self.plan = plan_workspace(kernel)
+        self.polls = poll_intervals(kernel)
 
     def emit(self) -> str:
         """The text of the kernel's module."""
@@ -270,6 +284,7 @@ class KernelEmitter(StatementEmitter):
         buffers = (*kernel.inputs, *kernel.outputs)
         written = {s.buffer for s in walk(kernel.body) if isinstance(s, Store)}
         names = [x.name for x in (*buffers, *self.plan.offsets)]
+        names += [_STATE] if self.polls else []
         self.alias = alias_scopes(self.module, names, self.plan.overlapping)
         arguments: list[Buffer | Symbol] = [*buffers, *kernel.symbols]
         for number, argument in enumerate(arguments):
@@ -286,6 +301,10 @@ class KernelEmitter(StatementEmitter):
             else:
                 env.values[argument] = b.emit(f"load i64, {slot}, align 8", "i64")
                 env.depths[argument] = 0
+        if self.polls:
+            slot = b.emit(f"getelementptr i8, ptr %args, i64 {8 * len(arguments)}", "ptr")
+            self.state = b.emit(f"load ptr, {slot}, align 8", "ptr")
+            self._state_access = self.alias[_STATE]
         for buffer, offset in self.plan.offsets.items():
             start = self.expressions.indices.index(offset)
             pointer = b.emit(f"getelementptr i8, ptr %workspace, {start}", "ptr")

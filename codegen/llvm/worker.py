@@ -5,16 +5,30 @@ LLVM may end the process that it runs in, on code that it cannot select or on ma
 the compiler never calls it in its own process: it runs this file by path and exchanges messages
 with it on pipes. A message is a JSON header and a payload, each preceded by its length. Only
 llvmlite and the standard library are imported, to start fast; the folder of llvmlite is the first
-argument, since an isolated interpreter sees no user paths.
+argument, since an isolated interpreter sees no user paths. The last one is the number of the
+process that started it.
 """
 
+import ctypes
 import json
+import os
 import resource
+import signal
 import struct
 import sys
 from typing import IO, Any
 
 _PREFIX = struct.Struct("<II")
+_PR_SET_PDEATHSIG = 1  # of Linux's prctl
+
+
+def end_with_parent(parent: int) -> None:
+    """Let the system end this process as soon as ``parent``, which started it, has ended, in
+    whatever way.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it has ended before
+        os._exit(1)
 
 
 def read_message(stream: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
@@ -95,5 +109,6 @@ def serve(source: IO[bytes], sink: IO[bytes]) -> None:
 
 
 if __name__ == "__main__":
+    end_with_parent(int(sys.argv[-1]))
     sys.path.append(sys.argv[1])
     serve(sys.stdin.buffer, sys.stdout.buffer)

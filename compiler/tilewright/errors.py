@@ -27,6 +27,7 @@ from tilewright.ir.errors import (
 from tilewright.runtime.errors import (
     ArgumentError,
     ArtifactError,
+    CancelledError,
     CopyError,
     IndexFaultError,
     InputError,
@@ -46,6 +47,7 @@ __all__ = [
     "ArgumentError",
     "ArtifactError",
     "CacheError",
+    "CancelledError",
     "CodegenError",
     "CopyError",
     "FrontendError",

@@ -108,6 +108,10 @@ class CompiledModel:
         with typed_refusals("run the model"):
             return self._runnable.run_profiled(feeds)
 
+    def cancel(self) -> None:
+        """Ends all runs in progress, from any thread: they raise CancelledError."""
+        self._runnable.cancel()
+
     def save(self, path: PathLike) -> None:
         """Writes the artifact, a ``.tw`` file; it appears whole or not at all.
 

@@ -46,7 +46,8 @@ typedef enum tw_status {
   TW_ERROR_RUN = 7,         /* the model's own code reports a failure */
   TW_ERROR_STATE = 8,       /* the context is running already */
   TW_ERROR_UNSUPPORTED = 9, /* valid, but not supported by this runtime */
-  TW_ERROR_INDEX = 10       /* an index that the model reads from data is out of range */
+  TW_ERROR_INDEX = 10,      /* an index that the model reads from data is out of range */
+  TW_ERROR_CANCELLED = 11   /* tw_context_cancel has ended the run */
 } tw_status;
 
 /* ---- Values: tensors as in DLPack, whose structs these match byte for byte ---- */
@@ -178,6 +179,11 @@ TW_API tw_status tw_context_profile(tw_context *context, tw_profile profile, voi
    of outputs belong to the context likewise. After a failure their contents are undefined. */
 TW_API tw_status tw_context_run(tw_context *context, const tw_value *inputs, int32_t input_count,
                                 tw_value *outputs, int32_t output_count);
+
+/* Ends the run in progress, from any thread or from a signal handler: it returns
+   TW_ERROR_CANCELLED within a fraction of a second, with no result. Without a run it does nothing,
+   and the next run is an ordinary one. */
+TW_API void tw_context_cancel(tw_context *context); /* NULL is allowed */
 
 /* ---- Everything else ---- */
 

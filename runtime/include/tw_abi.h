@@ -59,7 +59,9 @@ typedef union tw_arg {
   int64_t integer;
 } tw_arg;
 
-/* Runs the tasks begin <= task < end. `workspace` is scratch of the executing thread alone. */
+/* Runs the tasks begin <= task < end. `workspace` is scratch of the executing thread alone. `args`
+   are the buffers, then the sizes, then the address of the state of the run, which a kernel that
+   may take long reads now and then: above 1 it returns TW_ERROR_CANCELLED. */
 typedef int32_t (*tw_kernel)(const tw_arg *args, int64_t begin, int64_t end, void *workspace);
 
 /* A tensor, compact and row-major. 24 bytes: data 0, shape 8, rank 16, dtype 20. */
@@ -100,6 +102,9 @@ typedef struct tw_services {
      to return. */
   int32_t (*fail)(void *call, int32_t status, int32_t message, const int64_t *values,
                   int32_t count);
+
+  /* The state of the run: 1, and more once it is to end. The last argument of every kernel. */
+  const volatile int32_t *state;
 } tw_services;
 
 /* The entry of an image. `inputs` is in the order of the manifest, `constants` likewise. */

@@ -92,7 +92,8 @@ tw_status tw_context_create(tw_model *model, const tw_context_options *options,
   context->services = (tw_services){sizeof(tw_services), !context->options.profile,
                                     tw_service_launch,   tw_service_arena,
                                     tw_service_workspace, tw_service_output,
-                                    tw_service_fail};
+                                    tw_service_fail,
+                                    (const volatile int32_t *)&context->state};
   if (!make_tables(context)) {
     tw_context_close(context);
     return tw_fail(TW_ERROR_MEMORY, "Out of memory while a context is made.");
@@ -122,10 +123,15 @@ void tw_context_close(tw_context *context) {
 
 tw_status tw_context_profile(tw_context *context, tw_profile profile, void *user) {
   if (!context) return tw_fail(TW_ERROR_ARGUMENT, "The context is null.");
-  if (atomic_load(&context->running))
+  if (atomic_load(&context->state) != TW_IDLE)
     return tw_fail(TW_ERROR_STATE, "The context is running.");
   context->options.profile = profile;
   context->options.profile_user = user;
   context->services.direct = !profile;
   return TW_OK;
+}
+
+void tw_context_cancel(tw_context *context) {
+  int32_t running = TW_RUNNING;
+  if (context) atomic_compare_exchange_strong(&context->state, &running, TW_CANCELLED);
 }

@@ -23,7 +23,7 @@ struct tw_context {
   tw_services services;
   tw_model *model;
   tw_context_options options;
-  _Atomic int running;
+  _Atomic int32_t state; /* one of those below; kernels read it */
   int threads;
   tw_zone *zone; /* of the tables below */
   tw_tensor *inputs;
@@ -36,6 +36,14 @@ struct tw_context {
   tw_scratch workspace;
   tw_slot *slots; /* TW_MAX_THREADS of them, if the caller has a parallel loop of its own */
 };
+
+enum { TW_IDLE = 0, TW_RUNNING = 1, TW_CANCELLED = 2 };
+
+extern const char tw_cancelled[]; /* the sentence of a run that is */
+
+static inline bool tw_context_is_cancelled(const tw_context *context) {
+  return atomic_load_explicit(&context->state, memory_order_relaxed) == TW_CANCELLED;
+}
 
 /* Where data pointers of empty tensors and scratch of zero bytes point. */
 extern char tw_nothing[64];

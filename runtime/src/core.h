@@ -135,7 +135,7 @@ tw_status tw_model_check_file(const tw_model *model);
 
 /* ---- artifact.c ---- */
 
-enum { TW_HEADER_BYTES = 128, TW_FORMAT_VERSION = 1 };
+enum { TW_HEADER_BYTES = 128, TW_FORMAT_VERSION = 2 };
 
 typedef struct tw_section {
   uint64_t offset;

@@ -19,7 +19,9 @@ static void run_tasks(launch *job, int64_t begin, int64_t end, tw_scratch *scrat
   if (atomic_load_explicit(&job->status, memory_order_relaxed)) return;
   if (job->workspace_bytes) workspace = tw_scratch_reserve(scratch, job->workspace_bytes);
   int32_t status = -1, none = 0;
-  if (workspace)
+  if (tw_context_is_cancelled(job->context))
+    status = TW_ERROR_CANCELLED;
+  else if (workspace)
     status = job->kernel(job->args, begin, end, workspace);
   else
     atomic_store(&job->out_of_memory, true);
@@ -50,6 +52,7 @@ static void foreign_body(void *argument, int64_t begin, int64_t end) {
 static tw_status launch_failure(const launch *job, int64_t call_id) {
   const tw_model *model = job->context->model;
   tw_kernel_name kernel = {"?", ""};
+  if (tw_context_is_cancelled(job->context)) return tw_fail(TW_ERROR_CANCELLED, "%s", tw_cancelled);
   if (call_id >= 0 && call_id < model->kernel_count) kernel = model->kernels[call_id];
   if (atomic_load(&job->out_of_memory))
     return tw_fail(TW_ERROR_MEMORY,

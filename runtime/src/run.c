@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+const char tw_cancelled[] = "The run was cancelled.";
+
 tw_status tw_context_fail(tw_context *context, tw_status status) {
   if (!context->failure) context->failure = status;
   return context->failure;
@@ -172,6 +174,7 @@ static tw_status run(tw_context *context, const tw_value *inputs, tw_value *outp
   }
   int32_t result = model->entry(context, &context->services, context->inputs, model->constants);
   if (context->failure) return context->failure;
+  if (result && tw_context_is_cancelled(context)) return tw_fail(TW_ERROR_CANCELLED, "%s", tw_cancelled);
   if (result) return tw_fail(TW_ERROR_RUN, "The model stopped with status %d.", (int64_t)result);
   return describe_outputs(context, outputs);
 }
@@ -187,11 +190,13 @@ tw_status tw_context_run(tw_context *context, const tw_value *inputs, int32_t in
                    (int64_t)model->output_count);
   if ((input_count && !inputs) || (output_count && !outputs))
     return tw_fail(TW_ERROR_ARGUMENT, "The array of inputs or outputs is null.");
-  if (atomic_exchange_explicit(&context->running, 1, memory_order_acquire))
+  int32_t idle = TW_IDLE;
+  if (!atomic_compare_exchange_strong_explicit(&context->state, &idle, TW_RUNNING,
+                                               memory_order_acquire, memory_order_relaxed))
     return tw_fail(TW_ERROR_STATE, "The context is running: use one context for each thread.");
   tw_status status = tw_model_check_file(model);
   if (!status) status = run(context, inputs, outputs);
   if (!status) status = tw_model_check_file(model); /* else some of the constants may be others */
-  atomic_store_explicit(&context->running, 0, memory_order_release);
+  atomic_store_explicit(&context->state, TW_IDLE, memory_order_release);
   return status;
 }

@@ -67,8 +67,11 @@ class Runner:
         tasks: tuple[int, int] | None = None,
     ) -> None:
         """Run all tasks of ``kernel`` (or those given) on arrays: inputs, then outputs."""
-        args = (ctypes.c_uint64 * (len(arrays) + len(symbols)))(
-            *(a.ctypes.data for a in arrays), *(s & (2**64 - 1) for s in symbols)
+        state = np.ones(1, np.int32)
+        args = (ctypes.c_uint64 * (len(arrays) + len(symbols) + 1))(
+            *(a.ctypes.data for a in arrays),
+            *(s & (2**64 - 1) for s in symbols),
+            state.ctypes.data,
         )
         values = {s.name: v for s, v in zip(kernel.symbols, symbols, strict=True)}
         scratch = np.full(evaluate(workspace_bytes(kernel), values) + 64, 0xA5, np.uint8)

@@ -29,7 +29,7 @@ class Services(ctypes.Structure):
 
     _fields_ = (
         ("size", I64), ("direct", I64), ("launch", LAUNCH), ("arena", MEMORY),
-        ("workspace", MEMORY), ("output", OUTPUT), ("fail", FAIL),
+        ("workspace", MEMORY), ("output", OUTPUT), ("fail", FAIL), ("state", P),
     )  # fmt: skip
 
 
@@ -61,9 +61,11 @@ class Machine:
         self.outputs: dict[int, np.ndarray] = {}
         self.refuse = ""
         self.kernel_status = 0
+        self.state = np.ones(1, np.int32)
         self.services = Services(
             ctypes.sizeof(Services), int(direct), LAUNCH(self._launch), MEMORY(self._arena),
             MEMORY(self._workspace), OUTPUT(self._output), FAIL(self._fail),
+            self.state.ctypes.data,
         )  # fmt: skip
 
     def _launch(self, _: int, fn: int, args: int, tasks: int, scratch: int, call: int) -> int:

@@ -71,8 +71,8 @@ def test_magic_and_version(make: Make) -> None:
     data = make()
     with pytest.raises(ArtifactError, match=r"^This is not a Tilewright artifact\.$"):
         load(b"PK" + data[2:])
-    with pytest.raises(ArtifactError, match="format version 2, but this runtime reads version 1"):
-        load(with_header(data, 1, 2))
+    with pytest.raises(ArtifactError, match="format version 3, but this runtime reads version 2"):
+        load(with_header(data, 1, 3))
     with pytest.raises(ArtifactError, match="The header of the artifact is damaged"):
         load(data[:20] + b"\xff" + data[21:])
 
@@ -139,7 +139,7 @@ def test_escapes(make: Make) -> None:
 
 
 WRONG = [
-    ("format", 2), ("format", None), ("format", 1.0), ("target", []), ("target.arch", 1),
+    ("format", 3), ("format", None), ("format", 1.0), ("target", []), ("target.arch", 1),
     ("target.features", "avx2"), ("target.features", [1]), ("inputs", {}), ("inputs", [1]),
     ("inputs.0.name", None), ("inputs.0.dtype", "float33"), ("inputs.0.dtype", "string"),
     ("inputs.0.shape", 3), ("inputs.0.shape", [-1]), ("inputs.0.shape", [1.5]),

@@ -29,7 +29,7 @@ VARIANTS = {
 @pytest.fixture(scope="module")
 def artifacts(make: Make, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Paths of the artifacts that the program takes: a copy, a sum, one that fails, a copy of an
-    input with a default.
+    input with a default, and one that runs until it is cancelled.
     """
     folder = tmp_path_factory.mktemp("artifacts")
     total = make(
@@ -45,6 +45,7 @@ def artifacts(make: Make, tmp_path_factory: pytest.TempPathFactory) -> list[str]
     )
     paths = []
     made = {"copy": make(), "sum": total, "fails": make("host_fails"), "default": default}
+    made["endless"] = make("host_endless")
     for name, data in made.items():
         (folder / f"{name}.tw").write_bytes(data)
         paths.append(str(folder / f"{name}.tw"))
@@ -66,6 +67,7 @@ def test_program(variant: str, artifacts: list[str], tmp_path: Path) -> None:
     program = str(tmp_path / "use_runtime")
     sources = [str(HERE / "c/use_runtime.c"), *map(str, sorted((RUNTIME / "src").glob("*.c")))]
     subprocess.run(["cc", *FLAGS, *flags, *sources, "-o", program], check=True)
-    for arguments in (["use", *artifacts], ["damage", artifacts[0], "3000"]):
+    *used, endless = artifacts
+    for arguments in (["use", *used], ["damage", artifacts[0], "3000"], ["cancel", endless]):
         result = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=120)
         assert (result.stdout, result.returncode) == ("ok\n", 0), result.stdout + result.stderr

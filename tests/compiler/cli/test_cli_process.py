@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command as a process: lightness of help, signals, pipes, terminals."""
 
+import itertools
 import os
 import pty
 import shlex
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import tilewright
 from tilewright.model import load
@@ -121,6 +123,50 @@ def test_signals_leave_no_output(
     assert process.returncode == status, told
     assert words in told and "Traceback" not in told
     assert not list(tmp_path.glob("*.tw")) and not list(tmp_path.glob(".*.tw*"))
+
+
+LONG = 6000
+"""Rows of a product of two square matrices that takes seconds."""
+
+
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+    """An artifact that takes many seconds to run: a product of matrices, again and again."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "n"])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", "n"])
+    names = ["x", "a", "b", "y"]
+    nodes = [helper.make_node("MatMul", [p, "x"], [q]) for p, q in itertools.pairwise(names)]
+    graph = helper.make_graph(nodes, "long", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    path = tmp_path_factory.mktemp("long") / "long.tw"
+    tilewright.compile(model).save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "words"),
+    [(signal.SIGINT, 130, "Interrupted."), (signal.SIGTERM, 143, "")],
+)
+def test_signals_end_a_run(
+    environment: dict[str, str], long_run: Path, number: int, status: int, words: str
+) -> None:
+    command = [*COMMAND, "run", str(long_run), "--random", "--size", f"n={LONG}", "--repeat", "99"]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + PATIENCE
+    # When it has taken several seconds of processor time, it is running the model.
+    while time.monotonic() < deadline and processor_seconds(process.pid) < 8:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    start = time.monotonic()
+    _, told = process.communicate(timeout=PATIENCE)
+    assert time.monotonic() - start < 4  # with the end of the process, on a busy machine
+    assert process.returncode == status and words in told and "Traceback" not in told
+
+
+def processor_seconds(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_a_closed_pipe_is_no_error(environment: dict[str, str], digits_file: Path) -> None:

@@ -103,6 +103,46 @@ int32_t host_two(void *call, const tw_services *services, const tw_tensor *input
   return 0;
 }
 
+/* A kernel whose every task goes on until the run is cancelled; args: the state of the run. */
+static int32_t endless_kernel(const tw_arg *args, int64_t begin, int64_t end, void *workspace) {
+  const volatile int32_t *state = args[0].pointer;
+  (void)begin, (void)end, (void)workspace;
+  while (*state <= 1) continue;
+  return 11;
+}
+
+/* Launches that, with as many tasks as x has elements, if x[0] is not 0; x of one: calls it. */
+int32_t host_endless(void *call, const tw_services *services, const tw_tensor *inputs,
+                     void *const *constants) {
+  int64_t count = inputs[0].shape[0];
+  tw_arg args[1] = {{.pointer = (void *)services->state}};
+  (void)constants;
+  if (!services->output(call, 0, 1, inputs[0].shape)) return 1;
+  if (!*(const float *)inputs[0].data) return 0;
+  if (count == 1) return endless_kernel(args, 0, count, 0);
+  return services->launch(call, endless_kernel, args, count, 0, 1);
+}
+
+/* A kernel of many tasks of some microseconds each, which asks nothing. */
+static int32_t deaf_kernel(const tw_arg *args, int64_t begin, int64_t end, void *workspace) {
+  (void)args, (void)workspace;
+  for (int64_t task = begin; task < end; task++)
+    for (volatile int i = 0; i < 1000; i++) continue;
+  return 0;
+}
+
+/* Launches that again and again, many million times. */
+int32_t host_deaf(void *call, const tw_services *services, const tw_tensor *inputs,
+                  void *const *constants) {
+  int32_t status = 0;
+  tw_arg args[1] = {{.integer = 0}};
+  (void)constants;
+  if (!services->output(call, 0, 1, inputs[0].shape)) return 1;
+  for (int turn = 0; turn < 100000000 && !status && *(const float *)inputs[0].data; turn++)
+    status = services->launch(call, deaf_kernel, args, inputs[0].shape[0], 0, 1);
+  return status;
+}
+
 /* A kernel that fails with status 7 from task 5 on. */
 static int32_t failing_kernel(const tw_arg *args, int64_t begin, int64_t end, void *workspace) {
   (void)args, (void)begin, (void)workspace;

@@ -4,6 +4,7 @@
  *
  *     use_runtime use COPY.tw SUM.tw FAILS.tw DEFAULT.tw
  *                                               calls of all kinds, threads, a loop of its own
+ *     use_runtime cancel ENDLESS.tw             runs that are ended by threads and by signals
  *     use_runtime damage COPY.tw COUNT          opens COUNT damaged copies with right checksums
  *
  * COPY and SUM are host_copy and host_sum of models.c, DEFAULT is COPY with the default 1, 2, 3 for
@@ -11,9 +12,12 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 
 #include "tilewright.h"
 
@@ -356,7 +360,70 @@ static void use_default(const char *without, const char *path) {
   tw_model_close(model);
 }
 
+/* ---- runs that are ended ---- */
+
+static tw_context *endless;
+
+static void on_alarm(int number) {
+  (void)number;
+  tw_context_cancel(endless);
+}
+
+static void *cancel_often(void *argument) {
+  while (!atomic_load((_Atomic int *)argument)) tw_context_cancel(endless);
+  return NULL;
+}
+
+/* Runs on `count` elements that are all `value`. */
+static tw_status run_endless(int64_t count, float value) {
+  static float x[64];
+  int64_t shape[1] = {count};
+  for (int64_t i = 0; i < count; i++) x[i] = value;
+  tw_value input = tensor(x, 1, shape), output = {.kind = TW_NONE};
+  return tw_context_run(endless, &input, 1, &output, 1);
+}
+
+static void use_cancel(const char *path) {
+  static const int64_t counts[] = {1, 2, 64};
+  static int whole; /* the loop leaves nothing out */
+  tw_model *model;
+  CHECK(!tw_model_open(path, NULL, &model));
+  tw_context_cancel(NULL);
+  for (int own = 0; own < 2; own++) {
+    tw_context_options options = {.size = sizeof options, .threads = 2};
+    if (own) options.parallel_for = own_loop, options.parallel_user = &whole;
+    CHECK(!tw_context_create(model, &options, &endless));
+    tw_context_cancel(endless); /* without a run: nothing */
+    CHECK(!run_endless(3, 0));
+    signal(SIGALRM, on_alarm);
+#if !defined(__SANITIZE_THREAD__) /* which lets signals wait until a call of the system */
+    for (int turn = 0; turn < 3; turn++) {
+      struct itimerval soon = {.it_value = {0, 20000}};
+      CHECK(!setitimer(ITIMER_REAL, &soon, NULL));
+      CHECK(run_endless(counts[turn], 1) == TW_ERROR_CANCELLED);
+      CHECK(!strcmp(tw_last_error(), "The run was cancelled."));
+      CHECK(!run_endless(3, 0)); /* it can be used as before */
+    }
+#endif
+    _Atomic int stop = 0;
+    pthread_t thread;
+    CHECK(!pthread_create(&thread, NULL, cancel_often, &stop));
+    for (int turn = 0; turn < 300; turn++)
+      CHECK(run_endless(counts[turn % 3], 1) == TW_ERROR_CANCELLED);
+    atomic_store(&stop, 1);
+    pthread_join(thread, NULL);
+    CHECK(!run_endless(3, 0));
+    tw_context_close(endless);
+  }
+  tw_model_close(model);
+}
+
 int main(int argc, char **argv) {
+  if (argc == 3 && !strcmp(argv[1], "cancel")) {
+    use_cancel(argv[2]);
+    puts("ok");
+    return 0;
+  }
   CHECK(tw_version() == TW_VERSION && tw_default_threads() > 0);
   if (argc == 4 && !strcmp(argv[1], "damage")) {
     damage(argv[2], atoi(argv[3]));
