@@ -4,11 +4,14 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.autotune.conftest import candidate_of
+from tilewright.autotune import measure_worker
 from tilewright.autotune.loading import random_array
 from tilewright.autotune.measure import (
     Measurer,
@@ -16,7 +19,7 @@ from tilewright.autotune.measure import (
     on_cores,
     typical_size,
 )
-from tilewright.autotune.measure_worker import Disagreement, check_same
+from tilewright.autotune.measure_worker import Disagreement, best_times, check_same
 from tilewright.autotune.space import Space
 from tilewright.codegen.kernels import CompiledKernel, finish_compiling, start_compiling
 from tilewright.codegen.llvm.host import DIRECT_WORK
@@ -106,6 +109,53 @@ def test_a_schedule_that_does_not_hold_is_not_built(product: Kernel, target: Tar
     for schedule in ("nonsense", f"parallel({axis})", "split(no_such_loop, 4)"):
         with pytest.raises(CodegenError, match=product.name):
             finish_compiling(product, start_compiling(product, target, schedule))
+
+
+class Calls:
+    """Calls of two kernels on a clock of their own; ``slow`` is how much each is slowed down by
+    other work, call by call, 1 when there is no more.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *nanoseconds: float) -> None:
+        self.now = 0.0
+        self.slow: list[list[float]] = [[] for _ in nanoseconds]
+        self.samples: list[list[int]] = [[] for _ in nanoseconds]
+        self.calls = [self._call(i, ns) for i, ns in enumerate(nanoseconds)]
+        clock = SimpleNamespace(thread_time_ns=lambda: self.now)
+        monkeypatch.setattr(measure_worker, "time", clock)
+
+    def _call(self, number: int, nanoseconds: float) -> Any:
+        def call(times: int = 1) -> int:
+            factor = self.slow[number].pop(0) if self.slow[number] else 1.0
+            self.now += nanoseconds * times * factor
+            self.samples[number].append(times)
+            return 0
+
+        return call
+
+
+def test_the_least_of_all_samples_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Calls(monkeypatch, 1000.0, 2500.0)
+    calls.slow = [[1.1] * 10, [1.2] * 12]  # the probes, and the first samples
+    assert best_times(calls.calls, 9) == [1000.0, 2500.0]
+    assert all(len(samples) > 9 for samples in calls.samples)
+    # A sample takes about two milliseconds, whatever the kernel takes.
+    assert 1500 < calls.samples[0][-1] <= 2000 and 600 < calls.samples[1][-1] <= 800
+
+
+def test_a_hopeless_candidate_is_not_measured_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Calls(monkeypatch, 1000.0, 3500.0)
+    assert best_times(calls.calls, 1000) == [1000.0, 3500.0]
+    assert all(len(samples) < 20 for samples in calls.samples)
+    calls = Calls(monkeypatch, 1000.0, 2900.0)
+    best_times(calls.calls, 1000)
+    assert all(len(samples) > 1000 for samples in calls.samples)
+
+
+def test_a_kernel_of_no_time_is_not_repeated_forever(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Calls(monkeypatch, 0.0, 0.0)
+    assert best_times(calls.calls, 2) == [1.0, 1.0]
+    assert max(map(max, calls.samples)) == 1 << 20
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pytest
 
 from tests.autotune.conftest import candidate_of
 from tilewright.autotune import tuner as tuner_module
-from tilewright.autotune.measure import Measurement, Measurer
+from tilewright.autotune.measure import CONFIRM_ROUNDS, ROUNDS, Measurement, Measurer
 from tilewright.autotune.records import Record, ScheduleRecords
 from tilewright.autotune.space import Space
 from tilewright.autotune.tuner import KernelTask, Tuner
-from tilewright.codegen.kernels import CompiledKernel
+from tilewright.codegen.kernels import CompiledKernel, finish_compiling, start_compiling
 from tilewright.ir.loop import Kernel
 from tilewright.ir.target import Target
 from tilewright.passes.schedule.select import replay_schedule
@@ -102,6 +102,59 @@ def test_a_record_that_claims_too_much_keeps_nothing_out(
     (outcome,) = Tuner(target, "1.0", records).tune([task], 2)
     assert [(r.schedule, r.gain) for r in records] == [(outcome.schedule, 2.0)]
     assert outcome.record == ("forgotten" if today == 1000.0 else "beaten")
+
+
+def test_a_lucky_time_is_not_kept(
+    task: KernelTask, target: Target, records: ScheduleRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What seems better is measured again, longer; only that time counts."""
+    asked: list[int] = []
+
+    def compare(
+        self: Measurer,
+        kernel: Kernel,
+        baseline: CompiledKernel,
+        candidate: CompiledKernel,
+        rounds: int = ROUNDS,
+        expected_nanoseconds: float = 0.0,
+        sizes: Mapping[str, int] | None = None,
+    ) -> Measurement:
+        if candidate is baseline:
+            return Measurement(1000.0, 1000.0)
+        asked.append(rounds)
+        return Measurement(again if rounds == CONFIRM_ROUNDS else 500.0, 1000.0)
+
+    monkeypatch.setattr(Measurer, "compare", compare)
+    again = 1000.0
+    (outcome,) = Tuner(target, "1.0", records).tune([task], 2)
+    assert asked == [ROUNDS, CONFIRM_ROUNDS] * 2 and CONFIRM_ROUNDS > 2 * ROUNDS
+    assert (outcome.schedule, outcome.gain, outcome.failed) == ("", 1.0, 0)
+    assert list(records) == []
+    again = 800.0
+    (outcome,) = Tuner(target, "1.0", records).tune([task], 1)
+    assert outcome.gain == 1.25 and [r.nanoseconds for r in records] == [800.0]
+
+
+def test_what_is_better_is_found_by_real_times(
+    task: KernelTask,
+    default: CompiledKernel,
+    target: Target,
+    records: ScheduleRecords,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beside plain loops, which the compiler would not choose, any tiled schedule is faster."""
+    plain = finish_compiling(task.kernel, start_compiling(task.kernel, target, ""))
+    plain = replace(plain, template=default.template)
+    monkeypatch.setattr(tuner_module, "compile_kernels", lambda *_: {task.kernel.name: plain})
+    (outcome,) = Tuner(target, "1.0", records).tune([task], 6)
+    assert outcome.failed == 0 and outcome.gain > 1.2
+    (record,) = records
+    assert record.schedule == outcome.schedule != ""
+    best = finish_compiling(task.kernel, start_compiling(task.kernel, target, record.schedule))
+    with Measurer(target) as measurer:
+        found = measurer.compare(task.kernel, plain, best)
+    assert found.gain > 1.1
+    assert found.nanoseconds == pytest.approx(record.nanoseconds, rel=1.0)
 
 
 def test_noise_is_not_kept(

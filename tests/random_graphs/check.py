@@ -82,7 +82,9 @@ def difference(spec: Spec, name: str, ours: Values, verdict: Verdict, others: li
         return f"{got[place]} instead of {wanted[place]} at {place}"
     error = _error(got, wanted)
     beyond = error > verdict.errors[name]
-    worst = max([_error(o[name], wanted).max() for o in others if o[name].size], default=0.0)
+    # The evaluator gets the shape of some results wrong.
+    judged = [o[name] for o in others if o[name].shape == wanted.shape and wanted.size]
+    worst = max([_error(array, wanted).max() for array in judged], default=0.0)
     beyond &= error > 4 * worst
     if not beyond.any():
         return ""

@@ -155,6 +155,17 @@ def _gelu(node: Node, x: np.ndarray) -> np.ndarray:
     return result
 
 
+def _group_norm(node: Node, x: np.ndarray, scale: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    grouped = x.reshape(x.shape[0], node.attributes["num_groups"], -1)
+    centered = grouped - grouped.mean(2, keepdims=True)
+    variance = (centered**2).mean(2, keepdims=True)
+    epsilon = float(np.float32(node.attributes["epsilon"]))
+    normal = (centered / np.sqrt(variance + epsilon)).reshape(x.shape)
+    channels = (-1, *[1] * (x.ndim - 2))
+    result: np.ndarray = normal * scale.reshape(channels) + shift.reshape(channels)
+    return result
+
+
 def _hard_swish(node: Node, x: np.ndarray) -> np.ndarray:
     return x * np.clip(x / 6 + 0.5, 0, 1)
 
@@ -177,6 +188,7 @@ _OWN: dict[str, Callable[..., np.ndarray]] = {
     "Erf": _erf,
     "Gelu": _gelu,
     "GlobalMaxPool": _global_max_pool,
+    "GroupNormalization": _group_norm,
     "HardSwish": _hard_swish,
     "LRN": _lrn,
     "LayerNormalization": _layer_norm,

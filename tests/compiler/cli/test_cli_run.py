@@ -14,6 +14,7 @@ import pytest
 
 import tilewright
 from tests.compiler.cli.conftest import DAMAGED_HEADER, HUGE_ARRAY, npy_header
+from tilewright.cli import run as run_module
 from tilewright.cli.random_inputs import random_inputs, random_sizes
 from tilewright.cli.run import file_names, values_text
 from tilewright.model import CompiledModel
@@ -74,6 +75,26 @@ def test_repeat_and_profile(
     times = facts["times"]
     assert times["runs"] == 5 and times["min_ms"] <= times["median_ms"] <= times["max_ms"]
     assert len(facts["kernels"]) == len(tilewright.load(digits_file).manifest["kernels"])
+
+
+def test_times_are_those_of_the_runs(
+    ask: Callable[..., Any], call: Any, pair_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock stands still but in a run of the model."""
+    now, real_run = [50.0], CompiledModel.run
+    millis = iter([999.0, 7.0, 1.0, 100.0, 2.0, 5.0] * 2)  # the first run is not timed
+
+    def run(self: Any, *arguments: Any, **options: Any) -> Any:
+        now[0] += next(millis) / 1e3
+        return real_run(self, *arguments, **options)
+
+    monkeypatch.setattr(CompiledModel, "run", run)
+    monkeypatch.setattr(run_module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    times = ask("run", pair_file, "--random", "--repeat", 5)["times"]
+    wanted = {"runs": 5, "median_ms": 5, "min_ms": 1, "max_ms": 100, "mean_ms": 23}
+    assert times == pytest.approx(wanted)
+    text = call("run", pair_file, "--random", "--repeat", 5).stdout
+    assert "5 runs: median 5 ms, min 1 ms, max 100 ms, mean 23 ms" in text
 
 
 def test_profile_is_the_median_of_the_runs(

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts one mutant at a time into a copy of the tree, and runs the tests that should notice."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutation.mutants import Mutant
+from tests.mutation.selection import ROOT, stages
+
+_TIMEOUT = 420.0  # seconds for one group of tests: longer is noticed too
+_LIBRARY = "runtime/libtilewright.so"
+_BUILD = "cc -shared -fPIC -O2 -g0 -std=c11 -fvisibility=hidden -pthread -Wl,-z,nodelete"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``by`` names what noticed the mutant; it is empty if nothing did."""
+
+    mutant: Mutant
+    by: str
+    difference: str
+
+    @property
+    def killed(self) -> bool:
+        return bool(self.by)
+
+
+class Copy:
+    """A copy of the tree in which sources may be changed; the package is imported from it."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="tilewright-mutation-"))
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT, capture_output=True, check=True,
+        )  # fmt: skip
+        for name in [*filter(None, listed.stdout.decode().split("\0")), _LIBRARY]:
+            source, target = ROOT / name, self.folder / name
+            if source.is_symlink() or source.is_file():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, target, follow_symlinks=False)
+
+    def __enter__(self) -> "Copy":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def try_one(self, mutant: Mutant) -> Verdict:
+        """Whether a test notices the mutant."""
+        path = self.folder / mutant.path
+        original = path.read_bytes()
+        library = (self.folder / _LIBRARY).read_bytes()
+        path.write_bytes(mutant.applied(original))
+        try:
+            by = self._built() if path.suffix == ".c" else ""
+            for tests in stages(mutant.path):
+                by = by or self._run(tests)
+        finally:
+            path.write_bytes(original)
+            (self.folder / _LIBRARY).write_bytes(library)
+        return Verdict(mutant, by, mutant.difference(original))
+
+    def _built(self) -> str:
+        """Compiles the runtime; what the compiler refuses is noticed by it."""
+        sources = map(str, sorted(self.folder.glob("runtime/src/*.c")))
+        command = [*_BUILD.split(), f"-I{self.folder / 'runtime/include'}", *sources]
+        done = subprocess.run([*command, "-o", str(self.folder / _LIBRARY)], capture_output=True)
+        return "" if done.returncode == 0 else "the C compiler"
+
+    def _run(self, tests: list[str]) -> str:
+        """What noticed: the first test that fails, or the time."""
+        cache = self.folder / ".cache"
+        shutil.rmtree(cache, ignore_errors=True)  # compiled code of another mutant proves nothing
+        paths = [str(self.folder / "compiler"), str(self.folder), sysconfig.get_path("purelib")]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(paths),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "TILEWRIGHT_CACHE_DIR": str(cache),
+        }
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+        command += ["-m", "not slow and not zoo", "--no-header", "--tb=no", *tests]
+        try:
+            done = subprocess.run(
+                command, cwd=self.folder, env=environment, capture_output=True, text=True,
+                timeout=_TIMEOUT,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return f"more than {_TIMEOUT:.0f} s in {tests[0]}"
+        if done.returncode == 0:
+            return ""
+        noticed = [x for x in done.stdout.split("\n") if x.startswith(("FAILED", "ERROR"))]
+        return noticed[0] if noticed else f"pytest ends with status {done.returncode}"
