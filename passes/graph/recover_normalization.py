@@ -126,12 +126,14 @@ def _take_scale(node: Node, builder: Builder) -> Value | None:
 
 
 def _take_bias(node: Node, builder: Builder) -> Value | None:
-    """``add(layer_norm(x, w, 0), b)`` becomes ``layer_norm(x, w, b)``."""
+    """``add(layer_norm(x, w, 0), b)`` and ``add(layer_norm(x, w), b)`` become
+    ``layer_norm(x, w, b)``.
+    """
     for value, bias in (node.operands, reversed(node.operands)):
         norm = value.producer
         if norm is None or not isinstance(norm.op, LayerNorm) or not only_use(value):
             continue
-        plain = is_number(splat(norm.operands[2], builder.constants), 0.0)
+        plain = all(is_number(splat(v, builder.constants), 0.0) for v in norm.operands[2:])
         along = _along_axes(bias, value, norm.op.axis, builder) if plain else None
         if along is not None:
             return builder(norm.op, *norm.operands[:2], along)

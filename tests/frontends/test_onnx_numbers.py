@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright
 from tests.frontends.onnx_running import (
     check_against_runtime,
     imported,
@@ -125,3 +126,19 @@ def test_floats_of_any_size_beside_symbolic_dims(values: list[float]) -> None:
     """
     model = model_of(text, 18, {"two": np.float32(2), "odd": floats(*values)})
     check_against_runtime(model, {"x": np.zeros((5, 3), np.float32)})
+
+
+@pytest.mark.parametrize(
+    ("operator", "name", "default"),
+    [("HardSigmoid", "alpha", 0.2), ("LeakyRelu", "alpha", 0.01)],
+)
+def test_a_default_is_the_number_that_a_model_can_hold(
+    operator: str, name: str, default: float
+) -> None:
+    """Attributes are of float32: left out or written, they give the same in float64."""
+    x = np.linspace(-2, -1, 9)
+    silent, _ = node_model(operator, [x], 13)
+    told, feeds = node_model(operator, [x], 13, **{name: default})
+    one, other = (tilewright.compile(m).run(feeds) for m in (silent, told))
+    for left, right in zip(one.values(), other.values(), strict=True):
+        np.testing.assert_array_equal(left, right)

@@ -53,15 +53,25 @@ class Copy:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def try_one(self, mutant: Mutant) -> Verdict:
-        """Whether a test notices the mutant."""
+        """Whether a test notices the mutant: one that fails with it and passes without."""
         path = self.folder / mutant.path
         original = path.read_bytes()
         library = (self.folder / _LIBRARY).read_bytes()
         path.write_bytes(mutant.applied(original))
         try:
             by = self._built() if path.suffix == ".c" else ""
+            mutated = path.read_bytes(), (self.folder / _LIBRARY).read_bytes()
+            failed: list[str] = []  # with the mutant or without
             for tests in stages(mutant.path):
-                by = by or self._run(tests)
+                while not by and (found := self._run(tests, failed)):
+                    path.write_bytes(original)
+                    (self.folder / _LIBRARY).write_bytes(library)
+                    test = found.split(" ")[1] if found.startswith(("FAILED ", "ERROR ")) else ""
+                    if not test or not self._run([test], failed):
+                        by = found
+                    failed.append(test)
+                    path.write_bytes(mutated[0])
+                    (self.folder / _LIBRARY).write_bytes(mutated[1])
         finally:
             path.write_bytes(original)
             (self.folder / _LIBRARY).write_bytes(library)
@@ -74,7 +84,7 @@ class Copy:
         done = subprocess.run([*command, "-o", str(self.folder / _LIBRARY)], capture_output=True)
         return "" if done.returncode == 0 else "the C compiler"
 
-    def _run(self, tests: list[str]) -> str:
+    def _run(self, tests: list[str], left_out: list[str]) -> str:
         """What noticed: the first test that fails, or the time."""
         cache = self.folder / ".cache"
         shutil.rmtree(cache, ignore_errors=True)  # compiled code of another mutant proves nothing
@@ -87,6 +97,7 @@ class Copy:
         }
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
         command += ["-m", "not slow and not zoo", "--no-header", "--tb=no", *tests]
+        command += [f"--deselect={test}" for test in left_out]
         try:
             done = subprocess.run(
                 command, cwd=self.folder, env=environment, capture_output=True, text=True,

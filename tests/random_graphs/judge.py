@@ -233,6 +233,8 @@ def _check_range(spec: Spec, values: Values) -> None:
     for node in spec.nodes:
         for name in node.outputs:
             tensor, value = spec.tensors[name], values[name]
+            if any(isinstance(d, int) and d != s for d, s in zip(tensor.dims, value.shape)):
+                raise ValueError(f"'{node.name}' is of shape {value.shape}, not {tensor.dims}.")
             if not is_float(tensor.dtype) or not value.size:
                 continue
             if not tensor.exact and value.dtype != np.float64:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
+import numpy as np
 import onnx
 from onnx import defs
 
@@ -84,12 +85,14 @@ class Attributes:
         return int(attribute.i)
 
     def number(self, name: str, default: float | None = None) -> float:
-        """A float; required if there is no default."""
+        """A float; required if there is no default. In a model attributes are of float32, so the
+        default is rounded as if it were written there.
+        """
         attribute = self._find(name, _A.FLOAT)
         if attribute is None:
             if default is None:
                 raise self._required(name)
-            return default
+            return float(np.float32(default))
         return float(attribute.f)
 
     def text(self, name: str, default: str | None = None) -> str:
