@@ -6,7 +6,6 @@ Each is imported only when it is asked for, so that a rival which is not install
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -43,10 +42,9 @@ class Tilewright:
     """A model compiled once, without fixing its dynamic dims, for this machine."""
 
     def __init__(self, path: Path, threads: int) -> None:
-        os.environ["TILEWRIGHT_NUM_THREADS"] = str(threads)
         import tilewright
 
-        self.model = tilewright.compile(str(path), target="native")
+        self.model = tilewright.compile(str(path), target="native", threads=threads)
 
     @property
     def outputs(self) -> Sequence[str]:

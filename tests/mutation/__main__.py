@@ -15,11 +15,11 @@ from tests.mutation.selection import draw_mutants
 from tests.mutation.trial import Copy, Verdict
 
 
-def run(chosen: Sequence[Mutant], jobs: int = 1) -> list[Verdict]:
+def run(chosen: Sequence[Mutant], jobs: int = 1, timeout: float = 600.0) -> list[Verdict]:
     """The verdicts on mutants, told one by one as they come."""
     copies: SimpleQueue[Copy] = SimpleQueue()
     for _ in range(jobs):
-        copies.put(Copy())
+        copies.put(Copy(timeout))
 
     def judge(mutant: Mutant) -> Verdict:
         copy, start = copies.get(), time.monotonic()
@@ -46,9 +46,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="how many at a time")
     parser.add_argument("--only", default="", help="only files whose path begins so")
+    parser.add_argument("--skip", type=int, default=0, help="leave out as many, of an earlier run")
+    parser.add_argument("--timeout", type=float, default=600, help="seconds for a group of tests")
     options = parser.parse_args()
-    chosen = draw_mutants(options.count, options.seed)
-    verdicts = run([m for m in chosen if str(m.path).startswith(options.only)], options.jobs)
+    drawn = draw_mutants(options.count, options.seed)[options.skip :]
+    chosen = [m for m in drawn if str(m.path).startswith(options.only)]
+    verdicts = run(chosen, options.jobs, options.timeout)
     survivors = [v for v in verdicts if not v.killed]
     print(f"\n{len(verdicts) - len(survivors)} of {len(verdicts)} mutants killed")
     for v in survivors:

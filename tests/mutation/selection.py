@@ -62,7 +62,7 @@ def draw_mutants(count: int, seed: int) -> list[Mutant]:
 def stages(path: Path) -> list[list[str]]:
     """Groups of tests for a file of ours, to be run one after another up to the first failure."""
     area = path.parts[0]
-    groups = [_named_after(path), _importing(path), [_mirror(path)], _BROAD.get(area, [])]
+    groups = [_named_after(path), _importing(path), _BROAD.get(area, []), [_mirror(path)]]
     seen: set[str] = set()
     result = []
     for group in groups:
