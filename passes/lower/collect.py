@@ -101,7 +101,11 @@ def _collect_graph(
 
 
 def _is_uniform(array: Array) -> bool:
-    """True if all elements are the same number; 0.0 and -0.0 are two."""
+    """True if all elements are the same number; 0.0 and -0.0 are two. Expressions have no complex
+    numbers.
+    """
+    if array.dtype.kind == "c":
+        return False
     flat = array.reshape(-1)
     alike = flat.size > 0 and flat.tobytes() == flat[:1].tobytes() * flat.size
     return bool(alike and flat[0] == flat[0])
