@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes operators.md: the ONNX operators that are supported, from the tables of the frontend.
+"""Writes operators.md: the ONNX operators that are supported, from the tables of the frontend and
+from what samples of them compile to.
 
-    python docs/generate_operators.py
+    python docs/generate_operators.py      # a minute or two
 
 A test holds the page to what this script makes.
 """
 
+import re
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import onnx
+from operator_probe import Support, probe
 
 from tilewright.frontends import import_model  # noqa: F401  (registers the handlers)
 from tilewright.frontends.onnx.functions import has_standard_body
@@ -18,6 +22,8 @@ from tilewright.frontends.onnx.registry import NEWEST_OPSET, OLDEST_OPSET, suppo
 from tilewright.frontends.onnx.tensors import DTYPES
 from tilewright.ir.dtypes import STRING
 
+# Types that no operator knows here: they are told once, above the tables.
+UNKNOWN = frozenset(("string", "float6e2m3", "float6e3m2", "float8e8m0", "int2", "uint2"))
 PAGE = Path(__file__).with_name("operators.md")
 TYPES = ", ".join(f"`{t.full_name}`" for t in DTYPES.values() if t is not STRING)
 HEAD = f"""# Supported operators
@@ -31,6 +37,11 @@ supported, and why.
 
 Element types are {TYPES}, as far
 as ONNX lets an operator have them. Strings, sequences and optional values are not supported.
+
+The other columns tell what was seen when this page was made: how many *samples* of the operator
+compile (the cases of ONNX's node suite), the *ranks* of their first input, and what was refused:
+element types of the first input that the standard allows, and the reasons why other samples were.
+Not that nothing else is supported: a rank without a sample probably is.
 Operators on `float16` and `bfloat16` compute in `float32`, however many steps they take, and their
 results are rounded once.
 
@@ -52,7 +63,8 @@ in the standard: in models of these sets they mean what they do in ONNX Runtime.
 FUNCTIONS = """## By the standard's own definition
 
 The ONNX standard defines these operators by others, and they are compiled as that definition says.
-Each is supported as far as the operators of its definition are.
+Each is supported as far as the operators of its definition are; one without samples that compile
+is not.
 """
 
 
@@ -68,21 +80,41 @@ def introduced(domain: str, name: str) -> int:
     return min(found, default=0)
 
 
-def handled() -> list[str]:
+def versions_of(domain: str, name: str, since: Sequence[int]) -> str:
+    """The versions from which the forms of an operator are handled."""
+    first = max(introduced(domain, name), 1 if domain else OLDEST_OPSET)
+    return ", ".join(map(str, sorted({max(v, first) for v in since})))
+
+
+def handled(probed: Mapping[tuple[str, str], Support]) -> list[str]:
     """A table for each operator set with the operators that have handlers."""
     tables: dict[str, list[str]] = {}
     for (domain, name), since in supported_operators().items():
-        first = max(introduced(domain, name), 1 if domain else OLDEST_OPSET)
-        versions = ", ".join(map(str, sorted({max(v, first) for v in since})))
-        tables.setdefault(domain, []).append(f"| {name} | {versions} |")
+        cells = [name, versions_of(domain, name, since), *restrictions(probed.get((domain, name)))]
+        tables.setdefault(domain, []).append(row(cells))
+    heads = ["operator", "since", "samples", "ranks", "not supported"]
     return [
-        "\n".join([f"## {domain_name(domain)}\n", "| operator | since |", "| --- | --- |", *rows])
+        "\n".join([f"## {domain_name(domain)}\n", row(heads), row(["---"] * 5), *rows])
         for domain, rows in sorted(tables.items())
     ]
 
 
-def defined() -> list[str]:
-    """The operators of the standard without a handler that have a function body."""
+def row(cells: Sequence[str]) -> str:
+    """A row of a table."""
+    return re.sub(r"\|  (?=\|)", "| ", f"| {' | '.join(cells)} |")
+
+
+def restrictions(support: Support | None) -> list[str]:
+    """What was seen of an operator: samples that compile, ranks, and what is refused."""
+    if support is None:
+        return ["", "", ""]
+    ranks = ", ".join(map(str, sorted(support.ranks)))
+    refused = [f"`{name}`" for name in sorted(support.refused_types - UNKNOWN)]
+    return [str(support.samples), ranks, "; ".join([*refused, *sorted(support.reasons)])]
+
+
+def defined(probed: Mapping[tuple[str, str], Support]) -> list[str]:
+    """The table of the operators without a handler that have a function body in the standard."""
     known = supported_operators()
     newest = min(NEWEST_OPSET, onnx.defs.onnx_opset_version())
     names = {
@@ -90,16 +122,18 @@ def defined() -> list[str]:
         for s in onnx.defs.get_all_schemas()
         if not s.domain and not any("seq(" in t for i in s.inputs for t in i.types)
     }
-    return sorted(n for n in names if ("", n) not in known and has_standard_body("", n, newest))
+    found = sorted(n for n in names if ("", n) not in known and has_standard_body("", n, newest))
+    heads = ["operator", "samples", "ranks", "not supported"]
+    rows = [row([name, *restrictions(probed.get(("", name)))]) for name in found]
+    return [row(heads), row(["---"] * 4), *rows]
 
 
-def page() -> str:
-    """The whole page."""
-    return "\n".join(
-        [HEAD, *(f"{t}\n" for t in handled()), FUNCTIONS, f"{', '.join(defined())}.\n"]
-    )
+def page(probed: Mapping[tuple[str, str], Support]) -> str:
+    """The whole page, from what :func:`operator_probe.probe` has found."""
+    tables = [f"{table}\n" for table in handled(probed)]
+    return "\n".join([HEAD, *tables, FUNCTIONS, *defined(probed), ""])
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(page(probe()), encoding="utf-8")
     sys.exit()
