@@ -344,6 +344,6 @@ def multiple_of(e: Expr) -> int:
             return math.gcd(*(c * math.prod(multiple_of(a) for a in m) for m, c in terms))
         case IndexOp("min" | "max" | "bcast", a, b):
             return math.gcd(multiple_of(a), multiple_of(b))
-        case IndexOp("mod", a, b):
+        case IndexOp("mod", a, b) | Select(_, a, b):
             return math.gcd(multiple_of(a), multiple_of(b))
     return 1

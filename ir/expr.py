@@ -5,7 +5,8 @@ Expressions are immutable and hash-consed: equal means identical. Two worlds sha
 
 * **index** expressions (dtype ``index``): dims, indices, extents. Sums and products are kept in one
   canonical form, a polynomial (:class:`Poly`) over atoms: symbols, loop variables, and opaque
-  floor-divisions, remainders, minima, maxima, broadcasts and values read from memory. Integers of
+  floor-divisions, remainders, minima, maxima, broadcasts, choices by a condition and values of
+  other types made indices: numbers read from memory, sizes that a model computes. Integers of
   unbounded size; ``+ - *`` on them build that form, ``floordiv`` and friends, which know bounds,
   live in :mod:`tilewright.ir.simplify`.
 * **value** expressions (every other dtype): what a kernel computes. The grammar is closed:

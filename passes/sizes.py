@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 
 from tilewright.ir.bounds import bounds_of_dims, lower
-from tilewright.ir.dtypes import INDEX
+from tilewright.ir.dtypes import I64, INDEX
 from tilewright.ir.expr import (
     Binary,
     Cast,
@@ -45,7 +45,8 @@ def makes_sense(size: Expr) -> Iterator[Requirement]:
             case IndexOp("floordiv" | "mod", _, b) if lower(b) < 1:
                 yield compare("ge", b, 1), "A size would be divided by {0}.", (b,)
             case Binary("div" | "mod" | "fmod", _, b, dtype) if dtype.is_integer:
-                divisor = cast(b, INDEX)
+                plain = isinstance(b, Cast) and b.x.dtype is INDEX and dtype is I64
+                divisor = b.x if isinstance(b, Cast) and plain else cast(b, INDEX)
                 yield compare("ne", divisor, 0), "A size would be divided by {0}.", (divisor,)
             case Cast(x, dtype) if x.dtype.is_float and dtype.is_integer:
                 most = 1 << (min(dtype.bits, 64) - 1)
