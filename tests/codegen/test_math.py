@@ -15,7 +15,7 @@ from benchmarks.math_accuracy import BEGIN, END, REFERENCES, SPECIAL, sweep, ulp
 from tests.targets import runnable_targets
 from tilewright.codegen.math import derive
 from tilewright.codegen.math.coefficients import COEFFICIENTS
-from tilewright.codegen.math.minimax import remez
+from tilewright.codegen.math.minimax import Fit, remez
 from tilewright.codegen.math.trigonometric import pi_fraction, two_over_pi_words
 from tilewright.ir.dtypes import BF16, F16, F32, F64, DType
 from tilewright.ir.expr import MATH_FUNCTIONS, Call
@@ -148,6 +148,19 @@ def test_coefficients_are_what_the_derivation_gives(name: str) -> None:
                     float(np.float32(float(c))) for c in powers
                 )
                 assert error < 1e-8
+
+
+@pytest.mark.parametrize("fit", derive.FITS, ids=lambda fit: f"{fit.name}-{'-'.join(fit.degree)}")
+def test_polynomials_are_near_what_they_stand_for(fit: Fit) -> None:
+    """The weighted error is a part of the last bit, or of that of float32 where that is enough."""
+    x = np.linspace(np.longdouble(fit.low), np.longdouble(fit.high), 300)[1:]
+    for element in fit.degree:
+        found = np.zeros_like(x)
+        for coefficient in reversed(COEFFICIENTS[fit.name, element]):
+            found = found * (x - fit.center) + np.longdouble(coefficient)
+        error = np.abs((found - fit.function(x)) * fit.weight(x)).max()
+        single = element == "float" or fit.name in ("LOG_POWER", "EXP2_POWER", "TAN")
+        assert error < (1e-7 if single else 1e-15), (element, error)
 
 
 def test_the_page_lists_every_function_within_its_bound() -> None:

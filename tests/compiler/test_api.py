@@ -381,7 +381,12 @@ def test_bad_feeds(pair_model: tilewright.CompiledModel, case: str) -> None:
     pair_model.run(feeds(2))  # the model still works
 
 
-@pytest.mark.parametrize("threads", [0, -1, 1000, "2", 1.5, True])
+@pytest.mark.parametrize("threads", [1, 256, np.int64(3)])
+def test_threads_within_the_range(pair_file: Path, threads: int) -> None:
+    assert [p.name for p in tilewright.load(pair_file, threads=threads).inputs] == ["a", "b/0"]
+
+
+@pytest.mark.parametrize("threads", [0, -1, 257, 1000, "2", 1.5, True])
 def test_threads_out_of_range(pair_file: Path, pair: onnx.ModelProto, threads: int) -> None:
     for make in (tilewright.load, tilewright.compile):
         with pytest.raises(errors.ArgumentError, match=f"The number of threads is {threads!r}, "):

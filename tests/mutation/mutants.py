@@ -164,6 +164,10 @@ class _Finder(ast.NodeVisitor):
         elif isinstance(node.value, float):
             self._add(begin, end, "0.0" if node.value else "1.0")
 
+    def visit_keyword(self, node: ast.keyword) -> None:
+        if node.arg != "strict":  # of zip: an assertion
+            self.visit(node.value)
+
     def visit_Call(self, node: ast.Call) -> None:
         if _TOLD.match(self._text(node)):
             return

@@ -21,7 +21,7 @@ AREAS = {
 _BROAD = {
     "passes": ["tests/codegen/test_op_samples.py", "tests/passes", "tests/random_graphs"],
     "codegen": ["tests/codegen/test_op_samples.py", "tests/compiler/test_small_models.py"],
-    "runtime": ["tests/compiler/test_api.py", "tests/compiler/test_small_models.py"],
+    "runtime": ["tests/compiler/test_large_sizes.py", "tests/compiler/test_api.py"],
     "autotune": ["tests/compiler/test_tuned.py", "tests/compiler/cli"],
     "benchmarks": ["tests/benchmarks"],
 }

@@ -53,6 +53,21 @@ static unsigned char *read_file(const char *path, size_t *bytes) {
 
 /* ---- ordinary use ---- */
 
+static void use_dtypes(void) {
+  int known = 0;
+  for (int32_t dtype = -1; dtype < 40; dtype++) {
+    tw_dl_dtype found;
+    if (tw_dtype_to_dlpack(dtype, &found)) continue;
+    known++;
+    CHECK(tw_dtype_name(dtype) && found.lanes == 1 && tw_dtype_from_dlpack(found) == dtype);
+    tw_dl_dtype vector = found, wider = found, other = found;
+    vector.lanes = 2, wider.bits = 77, other.code = 99;
+    CHECK(!tw_dtype_from_dlpack(vector) && !tw_dtype_from_dlpack(wider));
+    CHECK(!tw_dtype_from_dlpack(other));
+  }
+  CHECK(known > 12 && tw_dtype_to_dlpack(TW_FLOAT32, NULL) == TW_ERROR_ARGUMENT);
+}
+
 static void use_copy(const char *path) {
   tw_model *model;
   tw_context *context;
@@ -428,6 +443,7 @@ int main(int argc, char **argv) {
   if (argc == 4 && !strcmp(argv[1], "damage")) {
     damage(argv[2], atoi(argv[3]));
   } else if (argc == 6 && !strcmp(argv[1], "use")) {
+    use_dtypes();
     use_copy(argv[2]);
     abuse(argv[2]);
     use_callbacks(argv[3]);
