@@ -150,7 +150,8 @@ def _size_checks(
     for s, value, origin in definitions:
         if isinstance(s, Place):
             yield from sizes.placed(s.buffer, value, origin)
-    yield from sizes.arena(plan.size)
+    placed = [s for s, _, _ in definitions if isinstance(s, Place)]
+    yield from sizes.arena([plan.size, *(s.offset for s in placed)] if placed else [])
     for s, _, _ in definitions:
         if isinstance(s, Output):
             yield from sizes.output(s.buffer, (module.output_names or [s.buffer.name])[s.number])

@@ -42,10 +42,12 @@ class SizeChecks:
         """That an intermediate value can be."""
         yield from self._check(_of_value(value, origin), "bytes", _BYTES, [buffer_bytes(b)])
 
-    def arena(self, size: Expr) -> Iterator[Stmt]:
-        """That all intermediate values can be at once."""
+    def arena(self, sizes: Sequence[Expr]) -> Iterator[Stmt]:
+        """That all intermediate values can be at once: the size of the arena, and the places in
+        it.
+        """
         subject = "The memory of all intermediate values together"
-        yield from self._check(subject, "bytes", _BYTES, [size])
+        yield from self._check(subject, "bytes", _BYTES, sizes)
 
     def output(self, b: Buffer, name: str) -> Iterator[Stmt]:
         """That an output can be."""

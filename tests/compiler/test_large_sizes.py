@@ -46,12 +46,14 @@ def feeds(u: int, v: int, w: int) -> dict[str, np.ndarray]:
         ("Pad(b, pads)", "float32[u + 2,v + 2,w + 2]"),
         ("Tile(b, twos)", ""),
         ("Reshape(b, flat)", ""),
+        ("Slice(b, one, most, one)", "float32[u,-min(1, v) + v,w]"),
         ("Where(less, b, t)", ""),
     ],
 )  # fmt: skip
 def test_an_intermediate_value_beyond_64_bits(value: str, named: str) -> None:
     extra = """
         pads = Constant<value_ints = [1, 1, 1, 1, 1, 1]>()  flat = Constant<value_ints = [-1]>()
+        one = Constant<value_ints = [1]>()  most = Constant<value_ints = [9223372036854775807]>()
         twos = Constant<value_ints = [2, 2, 2]>()  less = Less(b, t)
     """
     body = f"{CUBE}{extra} z = {value}  s = CumSum(z, first)  y = ReduceMax<keepdims = 0>(s)"

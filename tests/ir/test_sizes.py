@@ -25,10 +25,9 @@ from tilewright.ir.sizes import (
 )
 
 U, V, W = Symbol("u"), Symbol("v"), Symbol("w", 1, 3000)
-EDGES = (0, 1, 2, 3000, (1 << 21) - 1, 1 << 21, 1 << 31)
+EDGES = (0, 1, 3000, 1 << 21, 1 << 31)
 CALLS = [
-    dict(zip("uvw", values, strict=True))
-    for values in itertools.product(EDGES, EDGES, (1, 2, 3000))
+    dict(zip("uvw", values, strict=True)) for values in itertools.product(EDGES, EDGES, (1, 3000))
 ]
 NUMBERS = st.sampled_from((1, 2, 3, 4, 63, 64, 1 << 31, 1 << 32, (1 << 62) - 1))
 ATOMS = st.one_of(st.sampled_from((U, V, W)), NUMBERS.map(index))
@@ -56,7 +55,7 @@ def fits(sizes: Sequence[Expr], call: dict[str, int]) -> bool:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(SIZES)
 @example(mul(mul(U, V), 2))
 @example(add(mul(mul(U, V), 2), -1))
@@ -69,7 +68,7 @@ def test_what_is_proven_fits_and_lies_in_its_range(e: Expr) -> None:
         assert fits([e], call) or not proven
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(SIZES, SIZES)
 @example(mul(mul(U, V), 64), mul(mul(U, V), 4))
 @example(add(mul(mul(U, V), 64), mul(U, 64)), add(mul(U, 64), 0))
