@@ -5,6 +5,7 @@ are given.
 Mean and variance are computed in two passes; 16-bit floats are computed in f32.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -83,10 +84,12 @@ class _GroupedNorm(Op):
     def reference(self, *operands: Array) -> tuple[Array, ...]:
         x, scale, bias = (widened(o) for o in operands)
         channels = int(str(self.per_group(index(x.shape[1]))))
-        groups = x.reshape(x.shape[0], x.shape[1] // channels if channels else 0, -1)
-        with np.errstate(all="ignore"):
-            centred = groups - groups.mean(axis=2, keepdims=True)
-            variance = np.square(centred).mean(axis=2, keepdims=True)
+        count = x.shape[1] // channels if channels else 0
+        size = channels * math.prod(x.shape[2:])
+        groups = x.reshape(x.shape[0], count, size)
+        with np.errstate(all="ignore"):  # and of no elements, the mean is NaN
+            centred = groups - groups.sum(axis=2, keepdims=True) / size
+            variance = np.square(centred).sum(axis=2, keepdims=True) / size
             y = (centred / np.sqrt(variance + self.epsilon_value())).reshape(x.shape)
             column = (-1, *[1] * (x.ndim - 2))
             y = y * scale.reshape(column) + bias.reshape(column)

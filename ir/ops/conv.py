@@ -110,8 +110,8 @@ class Conv(Op):
             max(0, (d - (k - 1) * v.dilation - 1) // v.stride + 1)
             for v, d, k in zip(windows, x.shape[2:], w.shape[2:], strict=True)
         )
-        x = x.reshape(x.shape[0], self.groups, -1, *x.shape[2:])
-        weight = w.reshape(self.groups, -1, *w.shape[1:])
+        x = x.reshape(x.shape[0], self.groups, x.shape[1] // self.groups, *x.shape[2:])
+        weight = w.reshape(self.groups, w.shape[0] // self.groups, *w.shape[1:])
         dtype = x.dtype
         result = np.zeros((x.shape[0], self.groups, weight.shape[1], *spatial), dtype)
         with np.errstate(all="ignore"):

@@ -125,15 +125,15 @@ class ConvTranspose(Op):
         rank = x.ndim - 2
         windows = self.windows([index(k) for k in w.shape[2:]])
         spans = [
-            (d - 1) * v.stride + (k - 1) * v.dilation + 1 + e if d else 0
+            max(0, (d - 1) * v.stride + (k - 1) * v.dilation + 1 + e)
             for d, v, k, e in zip(x.shape[2:], windows, w.shape[2:], self.extra(rank), strict=True)
         ]
         per_group = w.shape[1]
-        grouped = x.reshape(x.shape[0], self.groups, -1, *x.shape[2:])
-        weight = w.reshape(self.groups, -1, *w.shape[1:])
+        grouped = x.reshape(x.shape[0], self.groups, x.shape[1] // self.groups, *x.shape[2:])
+        weight = w.reshape(self.groups, x.shape[1] // self.groups, *w.shape[1:])
         full = np.zeros((x.shape[0], self.groups, per_group, *spans), x.dtype)
         with np.errstate(all="ignore"):
-            for tap in np.ndindex(*w.shape[2:]):
+            for tap in np.ndindex(*w.shape[2:]) if x.size else ():
                 view = tuple(
                     slice(t * v.dilation, t * v.dilation + (d - 1) * v.stride + 1, v.stride)
                     for t, v, d in zip(tap, windows, x.shape[2:], strict=True)

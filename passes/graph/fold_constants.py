@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tilewright.ir.expr import TRUE
 from tilewright.ir.graph import Builder, Constant, Module, Node, Value
 from tilewright.ir.op import MAX_ARRAY_RANK
 from tilewright.ir.ops.index_fault import fault_of
@@ -66,6 +67,9 @@ class FoldConstants(Pass):
             return False
         if node.op.name == "relayout":
             return True
+        # What a call must be refused for has no value.
+        if any(condition is not TRUE for condition, _, _ in node.op.requirements(operands)):
+            return False
         if not all(
             t.is_static and t.rank <= MAX_ARRAY_RANK for t in results
         ) or has_symbolic_attributes(node.op):

@@ -3,6 +3,7 @@
 
 import numpy as np
 import onnx
+import pytest
 
 import tilewright
 
@@ -67,3 +68,19 @@ def test_windows_hang_over_dims_that_a_call_tells() -> None:
             np.testing.assert_allclose(found[name][0, 0], want, 1e-6)
     empty = compiled.run({"x": np.zeros((1, 1, 0, 4), np.float32)})
     assert {array.shape for array in empty.values()} == {(1, 1, 0, 2)}
+
+
+REFUSED = """
+<ir_version: 8, opset_import: ["" : 18]>
+g (float[3] x) => (float[2, 3] y) <float[0, 3] none = {}> {
+  pads = Constant<value_ints = [1, 0, 1, 0]>()
+  edges = Pad<mode = "edge">(none, pads)
+  y = Add(x, edges)
+}
+"""
+
+
+def test_constants_that_no_call_fits_are_not_computed() -> None:
+    compiled = tilewright.compile(onnx.parser.parse_model(REFUSED))
+    with pytest.raises(tilewright.errors.InputError, match="An empty dim of 0 cannot be padded"):
+        compiled.run({"x": np.zeros(3, np.float32)})

@@ -129,6 +129,14 @@ def test_transposed_convolutions_to_a_given_shape(
     holds(models, x, np.array([[want]]) + 0.5)
 
 
+def test_a_transposed_convolution_of_no_columns_is_its_bias() -> None:
+    """The size of the result follows the formula, and nothing is summed."""
+    x, weight, bias = (np.full(s, 2, np.float32) for s in ((1, 1, 0), (1, 1, 3), (1,)))
+    models = node_models("ConvTranspose", x, [weight, bias])
+    models[1].graph.input[0].type.tensor_type.shape.dim[1].dim_value = 1
+    holds(models, x, np.full((1, 1, 2), 2))
+
+
 # --- empty dims -----------------------------------------------------------------------------------
 
 INT = np.int64

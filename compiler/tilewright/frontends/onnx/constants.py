@@ -16,7 +16,7 @@ from tilewright.frontends.names import printable
 from tilewright.frontends.onnx.limits import Limits
 from tilewright.frontends.onnx.operand import Operand
 from tilewright.ir.dtypes import I64
-from tilewright.ir.expr import Const, Expr, index
+from tilewright.ir.expr import TRUE, Const, Expr, index
 from tilewright.ir.graph import Builder, Constant, ConstantStore, Node, Value
 from tilewright.ir.op import MAX_ARRAY_RANK, Array
 from tilewright.ir.ops.cast import Cast
@@ -81,14 +81,15 @@ def computed_array(
 
 def _is_static(node: Node) -> bool:
     """True if no symbol is in the types of a node's results or in its attributes, and numpy has
-    arrays of these types.
+    arrays of these types; and no call is refused for it.
     """
     attributes: list[object] = list(node.op.attributes().values())
     parts = [x for a in attributes for x in (a if isinstance(a, tuple) else (a,))]
     symbolic = any(isinstance(x, Expr) and not isinstance(x, Const) for x in parts)
     types = [v.type for v in node.results]
     held = all(t.is_static and t.rank <= MAX_ARRAY_RANK for t in types)
-    return held and not (symbolic or node.regions)
+    fits = all(c is TRUE for c, _, _ in node.op.requirements([v.type for v in node.operands]))
+    return held and fits and not (symbolic or node.regions)
 
 
 def _constant_chain(value: Value, known: Collection[Value], limits: Limits) -> list[Node] | None:
