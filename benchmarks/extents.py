@@ -14,6 +14,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,18 @@ def measure(kind: str, form: str, block: int, plan: BlockPlan) -> Sweep:
     return Sweep(kind, form, block, {int(e): t.median for e, t in timings.items()})
 
 
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """Slow kernels are not told of: they are what the table shows."""
+    logger = logging.getLogger("tilewright")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def as_table(sweeps: Sequence[Sweep], block: int) -> Table:
     """A row for each sweep, what is over the bar in red."""
     table = Table("kernel, axis", "form", *map(str, extents(block)), "worst")
@@ -226,14 +239,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=0.05, help="of a block")
     parser.add_argument("--json", type=Path, metavar="FILE")
     given = parser.parse_args(arguments)
-    logging.getLogger("tilewright").setLevel(logging.ERROR)  # slow kernels are what the table shows
     block = given.block or parse_target("native").lanes(4)
     plan = BlockPlan(given.rounds, given.seconds, given.seconds / 5, least_calls=5)
     progress, out = Console(stderr=True), Console()
     sweeps = []
     for kind in (kind for kind in KINDS if given.kind in kind):
         for form in given.form or FORMS:
-            sweeps.append(measure(kind, form, block, plan))
+            with without_warnings():
+                sweeps.append(measure(kind, form, block, plan))
             progress.print(f"{kind}, {form}: {sweeps[-1].worst:.2f}", highlight=False)
     table = as_table(sweeps, block)
     out.print(table, width=None if out.is_terminal else FILE_WIDTH, crop=False, no_wrap=True)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from pathlib import Path
 
@@ -136,12 +137,16 @@ def test_extents_command(
 ) -> None:
     def measure(kind: str, form: str, block: int, plan: BlockPlan) -> Sweep:
         assert plan.seconds == 0.01 and plan.settle < plan.seconds
+        assert logger.level == logging.ERROR
         return Sweep(kind, form, block, {e: slow if e == 7 else 1.0 for e in extents.timed(block)})
 
+    logger = logging.getLogger("tilewright")
+    level = logger.level
     monkeypatch.setattr(extents, "measure", measure)
     path = tmp_path / "sweeps.json"
     arguments = ["--kind", "matmul, N", "--block", "8", "--seconds", "0.01", "--json", str(path)]
     assert extents.main(arguments) == status
+    assert logger.level == level
     assert f"{slow:.2f}" in capsys.readouterr().out
     found = json.loads(path.read_text())
     assert [sweep["form"] for sweep in found] == list(FORMS)
