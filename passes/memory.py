@@ -185,7 +185,10 @@ def _aligned(base: Expr, contents: Sequence[int]) -> tuple[Expr, list[int]]:
         return base, rounded
     unit = math.gcd(*contents)
     lengths = [content // unit * ALIGNMENT for content in contents]
-    return ceildiv(mul(base, unit), ALIGNMENT), lengths
+    aligned = ceildiv(mul(base, unit), ALIGNMENT)
+    # Bounds of a quotient may be too loose to show what is so by construction.
+    shown = all(_fits(mul(base, c), Slot(aligned, 0, n)) for c, n in zip(contents, lengths))
+    return (aligned, lengths) if shown else (base, rounded)
 
 
 def round_up(length: int) -> int:

@@ -5,8 +5,9 @@ import time
 import pytest
 
 from tilewright.ir.errors import PassError
-from tilewright.ir.expr import ONE, Expr, Symbol, index
+from tilewright.ir.expr import ONE, Expr, Symbol, index, mul
 from tilewright.ir.rewrite import evaluate
+from tilewright.ir.simplify import floordiv, maximum, minimum, mod
 from tilewright.passes.memory import (
     Lifetime,
     Plan,
@@ -78,6 +79,27 @@ def test_small_coefficients_cost_little() -> None:
         assert_disjoint(buffers, plan, values)
         needed = sum(evaluate(size, values) for size in sizes)
         assert needed <= evaluate(plan.size, values) <= needed + 64 * 9
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_sizes_of_dims_that_are_no_products_are_planned(seed: int) -> None:
+    """Differences, quotients and extrema of dims, as slices and strides make them."""
+    rng = random.Random(seed)
+    dims = [
+        B, S, S + 1, floordiv(S + 1, 2), B * 2 - minimum(B, 2), S - minimum(S, 1),
+        floordiv(B * S + 3, 4), maximum(S, 3) - 2, mod(S, 7), minimum(B * S, 100),
+    ]  # fmt: skip
+    sizes = []
+    for _ in range(6):
+        size: Expr = index(rng.choice((1, 2, 4, 8, 12, 100)))
+        for _ in range(rng.randint(1, 3)):
+            size = mul(size, rng.choice(dims))
+        sizes.append(size)
+    buffers = random_lifetimes(seed, sizes, 20)
+    plan = plan_memory(buffers)
+    check_plan(buffers, plan)
+    for b, s in ((1, 0), (2, 1), (3, 7), (64, 512)):
+        assert_disjoint(buffers, plan, {"b": b, "s": s})
 
 
 def test_sizes_beyond_64_bits_are_planned_too() -> None:
