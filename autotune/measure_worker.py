@@ -24,7 +24,7 @@ from tilewright.autotune.loading import (
     prepare,
     values_of,
 )
-from tilewright.codegen.llvm.worker import Compiler, end_with_parent, read_message, write_message
+from tilewright.codegen.llvm.worker import Compiler, read_message, write_message
 from tilewright.ir.dtypes import DType
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.loop import Kernel
@@ -143,7 +143,6 @@ def serve(source: IO[bytes], sink: IO[bytes]) -> None:
 
 def main() -> None:
     """Serve on standard input and output; whatever else prints goes to standard error."""
-    end_with_parent(int(sys.argv[-1]))
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import IO, Any
 
 from tilewright.codegen.backends import backend_of
-from tilewright.codegen.llvm.worker import end_with_parent, read_message, write_message
+from tilewright.codegen.llvm.worker import read_message, write_message
 from tilewright.ir.errors import CodegenError, ScheduleError, TilewrightError
 from tilewright.ir.expr import ONE
 from tilewright.ir.loop import For, Kernel
@@ -93,7 +93,6 @@ def _reason(error: Exception) -> str:
 
 def main() -> None:
     """Serve on standard input and output; whatever else prints goes to standard error."""
-    end_with_parent(int(sys.argv[-1]))
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -23,7 +23,14 @@ from tilewright.ir.errors import CodegenError
 
 Answer = tuple[dict[str, Any], bytes]
 _DYING_SECONDS = 2.0
-_START = "import sys; sys.path[:] = sys.argv[1:-1]; from {} import main; main()"
+_START = """\
+import sys
+sys.path[:] = sys.argv[1:-1]
+from tilewright.codegen.llvm.worker import end_with_parent
+end_with_parent(int(sys.argv[-1]))  # before the imports of the module, which take long
+from {} import main
+main()
+"""
 
 
 def module_command(module: str) -> tuple[str, ...]:

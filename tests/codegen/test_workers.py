@@ -18,10 +18,9 @@ LIMIT = 1.0
 # A worker that notes its number, and is busy in C code, as LLVM is, for a long time.
 BUSY = """
 import os, sys
-from tilewright.codegen.llvm.worker import end_with_parent, read_message, write_message
+from tilewright.codegen.llvm.worker import read_message, write_message
 
 def main():
-    end_with_parent(int(sys.argv[-1]))
     while (message := read_message(sys.stdin.buffer)) is not None:
         header, _ = message
         with open(header["note"], "w") as file:

@@ -215,10 +215,11 @@ def explain(error: Exception) -> str:
     if isinstance(error, TilewrightError | RunError):
         notes = getattr(error, "__notes__", [])
         return " ".join([str(error) or type(error).__name__, *notes])
-    if isinstance(error, OSError) and error.strerror:
+    if isinstance(error, OSError):
         name = error.filename2 or error.filename
         subject = f"File '{os.fsdecode(name)}'" if isinstance(name, str | bytes) else "A file"
-        return f"{subject} cannot be used: {error.strerror}."
+        reason = error.strerror or str(error) or type(error).__name__
+        return f"{subject} cannot be used: {reason.removesuffix('.')}."
     if isinstance(error, ModuleNotFoundError) and (sentence := explain_missing(error)):
         return sentence
     if isinstance(error, MemoryError):

@@ -121,6 +121,7 @@ ERRORS = {
     "memory": (MemoryError(), "There is not enough memory."),
     "file": (PermissionError(13, "Permission denied", "x"), "File 'x' cannot be used: Permission"),
     "nameless": (OSError(28, "No space left on device"), "A file cannot be used: No space left"),
+    "numberless": (OSError("No usable folder."), "A file cannot be used: No usable folder."),
     "ours": (tilewright.errors.FrontendError("Oh no."), "Oh no."),
     "running": (tilewright.errors.ModelError("Oh no."), "Oh no."),
     "empty": (tilewright.errors.FrontendError(), "FrontendError"),
