@@ -9,7 +9,7 @@ differs between lanes, a vectorised loop in another) is unrolled instead, which 
 
 from tilewright.codegen.llvm.addresses import Place, alias_scopes, memory_element
 from tilewright.codegen.llvm.builder import Block as BasicBlock
-from tilewright.codegen.llvm.builder import Builder, Module, Value, constant
+from tilewright.codegen.llvm.builder import Builder, Module, Value, constant, vector_type
 from tilewright.codegen.llvm.environment import Environment
 from tilewright.codegen.llvm.expressions import ExpressionEmitter
 from tilewright.codegen.llvm.idle import idle_condition
@@ -322,7 +322,22 @@ class KernelEmitter(StatementEmitter):
             raise CodegenError(f"Buffer '{buffer.name}' of scope '{buffer.scope}' needs a GPU.")
         place = places[buffer]
         place.private, place.lanes = env.lane, env.lanes
+        if buffer.scope == "register" and any(isinstance(s, If) for s in walk(body)):
+            self._clear(buffer, place)
         self.statement(body)
+
+    def _clear(self, buffer: Buffer, place: Place) -> None:
+        """Zeros, of which LLVM drops what is overwritten: lanes that no condition lets through
+        compute on them, and what happens to lie there may be subnormal, which is slow.
+        """
+        size = integer_constant(self.environment.resolve(buffer.layout.size(buffer.shape)))
+        assert size is not None
+        kind = vector_type(
+            memory_element(buffer.dtype, self.module.target), size * max(1, place.lanes)
+        )
+        self.builder.emit_void(
+            f"store {kind} zeroinitializer, {place.pointer}, align {place.align}{place.alias}"
+        )
 
     def _register_place(self, buffer: Buffer) -> Place:
         env = self.environment

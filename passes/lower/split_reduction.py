@@ -18,11 +18,11 @@ shape, so results do not depend on the number of threads.
 
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import Binary, Const, Expr, Read, Scalar, Var, add, index, mul
-from tilewright.ir.layout import Layout, row_major
 from tilewright.ir.rewrite import substitute
 from tilewright.ir.simplify import ceildiv, compare
 from tilewright.ir.stage import Stage
 from tilewright.ir.value_expr import guard
+from tilewright.passes.lower.block_reduction import inner_axes, with_lanes
 
 _IDENTITY = {"add": 0, "mul": 1}
 
@@ -56,14 +56,13 @@ def split_reduction(stage: Stage, axis: Var, lanes: int) -> tuple[Stage, Stage]:
     position = add(mul(step, lanes), lane)
     value = substitute(combine.y, {axis: position})
     value = guard(compare("lt", position, axis.extent), value, stage.init[0])
-    layout = (
-        Layout((*out.layout.order, out.rank), out.layout.blocks) if not out.layout.blocks else None
-    )
+    inner = inner_axes(stage, axis)
+    layout = with_lanes(out, [d for d, v in enumerate(stage.axes) if v in inner], out.rank + 1)
     partial = Buffer(
         f"{out.name}_p{lanes}",
         out.dtype,
         (*out.shape, index(lanes)),
-        layout or row_major(out.rank + 1),
+        layout,
         "workspace",
     )
     name = f"{stage.name}_p{lanes}"

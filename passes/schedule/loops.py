@@ -3,9 +3,11 @@
 
 from collections.abc import Callable
 
+from tilewright.ir.buffer import Buffer
 from tilewright.ir.errors import ScheduleError
-from tilewright.ir.expr import Var
-from tilewright.ir.loop import Alloc, For, Kernel, Stmt, map_stmt, substitute_stmt, walk
+from tilewright.ir.expr import TRUE, Expr, Read, Var
+from tilewright.ir.loop import Alloc, For, If, Kernel, Stmt, Store, map_stmt, substitute_stmt, walk
+from tilewright.ir.rewrite import rewrite
 
 
 def loop_names(s: Stmt) -> list[str]:
@@ -69,9 +71,35 @@ def rename_inner(s: Stmt, suffix: str) -> Stmt:
                 rename_inner(substitute_stmt(node.body, {node.var: renamed}), suffix),
             )
         if isinstance(node, Alloc):
-            raise ScheduleError(
-                f"Partition before placing stages: buffer '{node.buffer.name}' would be copied."
-            )
+            b = node.buffer
+            own = Buffer(b.name + suffix, b.dtype, b.shape, b.layout, b.scope)
+            return Alloc(own, rename_inner(redirect(node.body, b, own), suffix))
         return None
 
     return map_stmt(s, on_stmt)
+
+
+def decided(s: Stmt) -> Stmt:
+    """``s`` without the conditions that always hold."""
+
+    def on_stmt(node: Stmt) -> Stmt | None:
+        return decided(node.then) if isinstance(node, If) and node.condition is TRUE else None
+
+    return map_stmt(s, on_stmt)
+
+
+def redirect(s: Stmt, old: Buffer, new: Buffer) -> Stmt:
+    """``s`` with all accesses of a buffer moved to the same cells of another."""
+
+    def leaf(e: Expr) -> Expr | None:
+        if isinstance(e, Read) and e.buffer is old:
+            return Read(new, tuple(rewrite(i, leaf) for i in e.indices))
+        return None
+
+    def on_stmt(node: Stmt) -> Stmt | None:
+        if isinstance(node, Store) and node.buffer is old:
+            indices = tuple(rewrite(i, leaf) for i in node.indices)
+            return Store(new, indices, rewrite(node.value, leaf))
+        return None
+
+    return map_stmt(s, on_stmt, lambda e: rewrite(e, leaf))

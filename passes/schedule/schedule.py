@@ -105,10 +105,10 @@ def registered_steps() -> dict[str, type[Step[Any]]]:
 
 
 def _build(step: type[Step[Any]], words: list[str], text: str) -> Step[Any]:
-    arguments: list[Any] = []
+    arguments: dict[str, Any] = {}
     for f in fields(step):
         if f.type in ("tuple[str, ...]", tuple[str, ...]):
-            arguments.append(tuple(words))
+            arguments[f.name] = tuple(words)
             words = []
         elif words:
             word = words.pop(0)
@@ -117,11 +117,11 @@ def _build(step: type[Step[Any]], words: list[str], text: str) -> Step[Any]:
                 raise ScheduleError(
                     f"Argument '{f.name}' of '{text.strip()}' must be a number, not '{word}'."
                 )
-            arguments.append(int(word) if is_number else word)
+            arguments[f.name] = int(word) if is_number else word
     try:
         if words:
             raise TypeError
-        return step(*arguments)
+        return step(**arguments)
     except TypeError:
         wanted = ", ".join(f.name for f in fields(step))
         raise ScheduleError(

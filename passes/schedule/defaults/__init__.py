@@ -8,6 +8,7 @@ sizes, where tasks are cut) are data: the autotuner searches over them.
 """
 
 from tilewright.passes.schedule.defaults import (
+    columns,
     elementwise,
     gpu_rows,
     gpu_tiled,
@@ -21,6 +22,7 @@ from tilewright.passes.schedule.defaults.template import Candidate, Template, de
 __all__ = [
     "Candidate",
     "Template",
+    "columns",
     "default_candidates",
     "elementwise",
     "gpu_rows",

@@ -20,9 +20,13 @@ from tilewright.passes.schedule.defaults.template import is_contiguous, is_contr
 class Form:
     """What was recognised: the reduction, the map that stores it, the stages before, and how their
     axes match.
+
+    Where the reduction is in blocks, ``reduction`` is the stage of the blocks, which reads the
+    operands, and ``total`` the one that combines them.
     """
 
     reduction: Stage
+    total: Stage
     root: Stage
     before: list[Stage]
     order: list[Var]
@@ -59,28 +63,39 @@ class Form:
             along, key=lambda r: len(free_variables(r) & set(self.reduction.axes)), default=None
         )
 
+    @property
+    def is_blocked(self) -> bool:
+        """True if the reduction is in blocks."""
+        return self.total is not self.reduction
 
-def recognise(kernel: Kernel) -> Form | None:
+    def total_axis(self, axis: Var) -> Var:
+        """The axis of what combines the blocks that an axis of the blocks is."""
+        return self.total.axes[self.reduction.axes.index(axis)]
+
+
+def recognise(kernel: Kernel, blocks: str = "") -> Form | None:
     """The form of a kernel of one reduction and one map that stores it; None if it is of another
-    form.
+    form. ``blocks`` names the stage of the reduction's blocks, if it is in blocks.
     """
-    reductions = [s for s in kernel.stages if s.kind == "reduce"]
+    reductions = [s for s in kernel.stages if s.kind == "reduce" and s.name != blocks]
     if len(reductions) != 1 or any(s.kind not in ("map", "reduce") for s in kernel.stages):
         return None
-    reduction = reductions[0]
-    at = kernel.stages.index(reduction)
-    before, after = list(kernel.stages[:at]), list(kernel.stages[at + 1 :])
+    (total,) = reductions
+    reduction = kernel.stage(blocks) if blocks else total
+    at = kernel.stages.index(total)
+    before = [s for s in kernel.stages[:at] if s is not reduction]
+    after = list(kernel.stages[at + 1 :])
     if len(after) != 1 or after[0].kind != "map" or after[0].output not in kernel.outputs:
         return None
-    cells = {r.indices for r in after[0].reads() if r.buffer in reduction.outputs}
+    cells = {r.indices for r in after[0].reads() if r.buffer in total.outputs}
     if len(cells) != 1:
         return None
     twin: dict[Var, Var] = {}
-    for i, axis in zip(cells.pop(), reduction.axes, strict=True):
+    for i, axis in zip(cells.pop(), reduction.axes[: len(total.axes)], strict=True):
         if not isinstance(i, Var) or i in twin:
             return None
         twin[i] = axis
     order = memory_order(after[0])
     if not order or order[-1] not in twin:
         return None
-    return Form(reduction, after[0], before, order, twin)
+    return Form(reduction, total, after[0], before, order, twin)

@@ -19,6 +19,7 @@ from tilewright.passes.schedule.steps import (
     Cut,
     Fuse,
     Partition,
+    Peel,
     Reorder,
     Split,
     Unroll,
@@ -26,6 +27,9 @@ from tilewright.passes.schedule.steps import (
 )
 
 _Made = TypeVar("_Made")
+
+MOST_UNROLLED = 8
+"""The most iterations of a loop of any length that are unrolled."""
 
 MOST_CUTS = 16
 """The most pieces a loop is cut into: each is code of its own."""
@@ -114,6 +118,30 @@ class Plan:
         """Unroll a loop if it exists."""
         if self.loop(name) is not None:
             self.do(Unroll(name))
+
+    def peel(self, name: str, at_least: int = MOST_UNROLLED + 1, suffix: str = "t") -> None:
+        """Run the iterations in which a bound fails apart, if there are ``at_least`` so many."""
+        size = self.static_size(name)
+        if size is None or size >= at_least:
+            self.do(Peel(name, suffix))
+
+    def unroll_short(self, names: Iterable[str]) -> None:
+        """Unroll those loops that have few iterations."""
+        for name in names:
+            size = self.static_size(name)
+            if name and size is not None and size <= MOST_UNROLLED:
+                self.unroll(name)
+
+    def vectorize_whole(self, name: str, lanes: int) -> None:
+        """Run all of a loop on vectors at once; only a power of two is one vector to LLVM."""
+        size = self.static_size(name)
+        if name == NO_LOOP or size == 1:
+            return
+        if size is not None and size % lanes == 0 and size & (size - 1):
+            halves = self.do(Split(name, lanes))
+            self.do(Unroll(halves.outer))
+            name = halves.inner
+        self.do(Vectorize(name))
 
     def vectorize(self, name: str, lanes: int, unroll: int = 4) -> None:
         """Run a loop on vectors: whole if it is short, else the main part in vectors, the rest by

@@ -2,18 +2,17 @@
 """Softmax, normalisations and reductions along memory: everything for one row at a time, in cache.
 
 The last stage is a map over rows, or over rows and the reduced axis; all other stages are computed
-at the row loop. Reductions along the contiguous axis get partial accumulators, one a lane of a
-vector or of four, so that they run on vectors.
+at the row loop, reductions in partial results (:mod:`.partial_sums`).
 """
 
 from collections.abc import Iterator, Mapping
 
-from tilewright.ir.expr import Const, Var, free_variables
+from tilewright.ir.expr import ONE, Const, Read, Var, free_variables
 from tilewright.ir.loop import Kernel
 from tilewright.ir.stage import Stage
 from tilewright.ir.target import Target
-from tilewright.passes.lower.split_reduction import is_splittable
-from tilewright.passes.schedule.defaults.plan import Plan, extent, is_static, memory_order, points
+from tilewright.passes.schedule.defaults.partial_sums import Tree, divide, place
+from tilewright.passes.schedule.defaults.plan import Plan, memory_order, points
 from tilewright.passes.schedule.defaults.template import (
     Template,
     cost_of_point,
@@ -27,10 +26,9 @@ from tilewright.passes.schedule.steps import (
     CacheWrite,
     Chunk,
     ComputeAt,
+    Enclose,
     Fuse,
     Parallel,
-    SplitReduction,
-    Vectorize,
 )
 
 REGISTER_CELLS = 64
@@ -42,31 +40,46 @@ class Rows(Template):
     contiguous one.
     """
 
-    priority = 30
+    priority = 14
 
     def plans(self, kernel: Kernel, target: Target, choices: Mapping[str, int]) -> Iterator[Plan]:
         reductions = [s for s in kernel.stages if s.kind == "reduce"]
         if not reductions or any(s.kind not in ("map", "reduce") for s in kernel.stages):
             return
-        if len(kernel.outputs) != 1 or not all(_reduces_along_memory(s) for s in reductions):
+        if len(kernel.outputs) != 1 or not all(map(_reduces_along_memory, reductions)):
             return
         plan = Plan(kernel, choices)
-        lanes = target.lanes(kernel.outputs[0].dtype.bytes)
         if kernel.stages[-1].kind == "reduce":
             plan.do(CacheWrite(kernel.stages[-1].name))
-        for s in reductions:
-            _split(plan, s, lanes)
         root = plan.kernel.stages[-1]
         rows = row_axes(root, plan.kernel)
-        if root.kind != "map" or not rows:
+        if root.kind != "map" or (not rows and any(s.axes for s in reductions)):
             return
-        _schedule(plan, root, rows, lanes, target)
+        trees = {
+            s.name: divide(plan, s, target.lanes(s.output.dtype.bytes))
+            for s in reductions
+            if len(s.axes) <= len(rows)
+        }
+        _schedule(plan, trees, rows, target)
         yield plan
 
 
 def _reduces_along_memory(stage: Stage) -> bool:
+    """True if a read of all points of the stage is contiguous along the last reduce axis: no
+    element is used twice.
+    """
     axis = stage.reduce_axes[-1] if stage.reduce_axes else None
-    return axis is not None and any(is_contiguous(r, axis) for r in stage.reads() if r.buffer.rank)
+    points = {v for v in (*stage.axes, *stage.reduce_axes) if v.extent is not ONE}
+    return axis is not None and any(
+        is_contiguous(r, axis) and points <= free_variables(r) and is_plain(r)
+        for r in stage.reads()
+    )
+
+
+def is_plain(read: Read) -> bool:
+    """True if each index moves with one axis: points that differ read different elements."""
+    moving = ([v for v in free_variables(i) if isinstance(v, Var)] for i in read.indices)
+    return all(len(axes) <= 1 for axes in moving)
 
 
 def row_axes(root: Stage, kernel: Kernel) -> list[Var]:
@@ -79,59 +92,50 @@ def row_axes(root: Stage, kernel: Kernel) -> list[Var]:
     return [v for v in order if all(v in free_variables(r) for r in reduced)]
 
 
-def _split(plan: Plan, s: Stage, lanes: int) -> None:
-    """Give a reduction partial accumulators: four vectors of them if the axis is long."""
-    if not is_splittable(s) or len(s.reduce_axes) != 1:
-        return
-    axis = s.reduce_axes[0]
-    if is_static(axis) and extent(axis) < 2 * lanes:
-        return
-    if not is_static(axis) or extent(axis) >= 8 * lanes:
-        plan.do(SplitReduction(s.name, axis.name, 4 * lanes))
-        (partial,) = plan.kernel.stage(s.name).reduce_axes
-        plan.do(SplitReduction(s.name, partial.name, lanes))
-    else:
-        plan.do(SplitReduction(s.name, axis.name, lanes))
+def _schedule(plan: Plan, trees: Mapping[str, Tree], rows: list[Var], target: Target) -> None:
+    root = plan.kernel.stages[-1]
+    stages = plan.kernel.stages
+    task, row = _row_loop(plan, root, rows, target)
+    inside = {name for tree in trees.values() for name in (*tree.levels, tree.blocks)}
+    for s in reversed(stages[:-1]):
+        if s.name in trees:
+            place(plan, trees[s.name], row)
+        elif s.name not in inside:
+            _place(plan, s, row, target)
+    for v in root.axes:
+        if v not in rows:
+            plan.vectorize(v.name, target.lanes(root.output.dtype.bytes))
+    plan.do(Parallel(task))
 
 
-def _schedule(plan: Plan, root: Stage, rows: list[Var], lanes: int, target: Target) -> None:
-    kernel = plan.kernel
+def _row_loop(plan: Plan, root: Stage, rows: list[Var], target: Target) -> tuple[str, str]:
+    """The loop over tasks and the loop over the rows of one."""
+    if not rows:
+        whole = plan.do(Enclose("whole"))
+        return whole, whole
     plan.reorder(*(v.name for v in rows), *(v.name for v in memory_order(root) if v not in rows))
     name = rows[0].name
     for v in rows[1:]:
         if plan.static_size(v.name) is None:
             break
         name = plan.do(Fuse(name, v.name))
-    work = sum(points(s) * cost_of_point(s) for s in kernel.stages)
+    work = sum(points(s) * cost_of_point(s) for s in plan.kernel.stages)
     size = plan.size(name)
     tasks = plan.choose(
         "tasks", default_tasks(work, target), (1, *task_counts(target)), lambda n: -(-size // n)
     )
     chunks = plan.do(Chunk(name, -(-size // tasks)))
-    for s in reversed(kernel.stages[:-1]):
-        _place(plan, s, chunks.inner, lanes)
-    for v in root.axes:
-        if v not in rows:
-            plan.vectorize(v.name, lanes)
-    plan.do(Parallel(chunks.outer))
+    return chunks.outer, chunks.inner
 
 
-def _place(plan: Plan, s: Stage, loop: str, lanes: int) -> None:
+def _place(plan: Plan, s: Stage, loop: str, target: Target) -> None:
     """Compute a stage at the row loop; its innermost axis on vectors."""
     cells = _row_cells(plan, s, loop)
     scope = "register" if cells <= REGISTER_CELLS else "workspace"
     (placed,) = plan.do(ComputeAt(s.name, scope, (loop,)))
-    axes = [v.name for v in memory_order(s) if placed.over(v.name)]
-    inner = [placed.over(a) for a in axes]
-    if not inner:
-        return
-    if s.kind == "map":
-        plan.vectorize(inner[-1], lanes)
-    elif cells <= REGISTER_CELLS:
-        # The accumulators are the innermost loop, all lanes at once.
-        plan.reorder(*(placed.over(v.name) for v in s.reduce_axes), *inner)
-        plan.do(Vectorize(inner[-1]))
-        plan.do(Vectorize(placed.first_over(axes[-1])))
+    inner = [n for v in memory_order(s) if (n := placed.over(v.name))]
+    if inner and s.kind == "map":
+        plan.vectorize(inner[-1], target.lanes(s.output.dtype.bytes))
 
 
 def _row_cells(plan: Plan, s: Stage, loop: str) -> int:

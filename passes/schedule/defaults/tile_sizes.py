@@ -37,7 +37,7 @@ class TileSizes:
     def __init__(self, plan: Plan, form: Form, target: Target, block: int) -> None:
         self.plan, self.form, self.target, self.block = plan, form, target, block
         self.contraction = is_contraction(form.reduction)
-        packs = [f"{form.reduction.name}_{b.name}" for b in plan.kernel.inputs]
+        packs = [f"{form.total.name}_{b.name}" for b in plan.kernel.inputs]
         self.packed = [s for s in form.before if s.name in packs]
         self.windows = [s for s in form.before if s not in self.packed]
         self.vectors = max(1, block // target.lanes(form.reduction.output.dtype.bytes))
@@ -49,7 +49,7 @@ class TileSizes:
         if not panel or operand is None or not self.contraction:
             return False
         if free_variables(operand) & (
-            set(self.form.reduction.axes) - {self.form.twin[self.form.vector]}
+            set(self.form.twin.values()) - {self.form.twin[self.form.vector]}
         ):
             return False
         if self.plan.size(panel) < 2 * self.target.cores:
@@ -103,19 +103,28 @@ class TileSizes:
         heights = max((extent(v) for v in self.form.order[:-2]), default=1)
         return total * max(1, strides // max(1, heights))
 
+    def divides_rows(self, row: str, panel: str) -> bool:
+        """True if a task of a plain matrix product should take some rows: if they are many, or
+        their number is not known and the panels are too few for the cores.
+        """
+        if self.plan.static_size(row) is None and self.plan.size(panel) < self.target.cores:
+            return True
+        return self.flat_block(row) < self.plan.size(row)
+
     def flat_block(self, row: str) -> int:
         """How many rows of a plain matrix product a task takes: a multiple of the tile, its operand
         within L2.
         """
-        depth = 1
-        for v in self.form.reduction.reduce_axes:
-            depth *= extent(v)
+        depth = points(self.form.reduction) // points(self.form.root)
         tile = self.tile_rows(row)
         fit = self.target.l2 // 2 // (4 * depth)
         size = self.plan.size(row)
 
+        # Of an unknown number of rows, more than the hint says may come.
+        least = tile if self.plan.static_size(row) is not None else 4 * tile
+
         def share(tasks: int) -> int:
-            return -(-max(tile, min(fit, -(-size // tasks))) // tile) * tile
+            return -(-max(least, min(fit, -(-size // tasks))) // tile) * tile
 
         options = {share(n) for n in task_counts(self.target)}
         options |= {n * tile for n in (1, 2, 4, 8, 16, 32)}

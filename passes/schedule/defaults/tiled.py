@@ -12,11 +12,16 @@ cache. An operand that vectors cannot read as it lies in memory is packed first.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tilewright.ir.expr import Const, Expr, Var, free_variables
+from tilewright.ir.expr import Const, Var
 from tilewright.ir.loop import Kernel
 from tilewright.ir.stage import Stage
 from tilewright.ir.target import Target
 from tilewright.passes.schedule.defaults.contraction import Form, recognise
+from tilewright.passes.schedule.defaults.long_reductions import (
+    block_reduction,
+    outer_order,
+    reduce_order,
+)
 from tilewright.passes.schedule.defaults.plan import Plan, extent, is_static, memory_order
 from tilewright.passes.schedule.defaults.template import Template, is_contiguous
 from tilewright.passes.schedule.defaults.tile_sizes import TileSizes, vector_block
@@ -68,6 +73,10 @@ class Tiled(Template):
             plan.do(PadAxis(form.reduction.name, vector.name, block))
             form = recognise(plan.kernel)
             assert form is not None
+        blocks = block_reduction(plan, form)
+        if blocks:
+            form = recognise(plan.kernel, blocks)
+            assert form is not None
         _Tiling(plan, form, target, block).build()
         yield plan
 
@@ -115,6 +124,7 @@ class _Tiling:
     def __init__(self, plan: Plan, form: Form, target: Target, block: int) -> None:
         self.plan, self.form, self.target, self.block = plan, form, target, block
         self.sizes = TileSizes(plan, form, target, block)
+        self.rows = 1  # of a tile
 
     def build(self) -> None:
         plan, form = self.plan, self.form
@@ -124,21 +134,28 @@ class _Tiling:
         outer = [v.name for v in form.order if v.name not in (form.vector.name, row)]
         loops = self._outer_loops(outer, row, panel, lane)
         tiles = self._tile_loops(loops, lane)
+        if form.is_blocked:
+            tiles = self._totals(tiles)
         for tile in plan.do(ComputeAt(form.reduction.name, "register", tuple(tiles))):
             self._reduction(tile)
+        if form.is_blocked:
+            for loop in tiles:
+                plan.peel(loop)
         for s in reversed(form.before):
             self._producer(s, loops)
+        if loops.panel != loops.task and plan.loop(loops.panel) is not None:
+            # Of the last panel some lanes do not exist; the others need no mask.
+            plan.peel(loops.panel, at_least=2, suffix="e")
         plan.do(Parallel(loops.task))
 
     def _cut_vector_axis(self) -> tuple[str, str]:
-        """Split the vector axis; returns the loop over panels and the loop over lanes (empty if
-        there is none).
+        """Split the vector axis, even where there is one panel: its loop may be the outermost one.
+
+        Returns the loop over panels and the loop over lanes (empty if there is none).
         """
         v = self.form.vector.name
         if self.block == 1:
             return v, ""
-        if self.plan.static_size(v) == self.block:
-            return "", v
         halves = self.plan.do(Split(v, self.block))
         return halves.outer, halves.inner
 
@@ -160,8 +177,8 @@ class _Tiling:
                 chunks = plan.do(Chunk(outer[-1], size))
                 outer, inner = [*outer[:-1], chunks.outer], chunks.inner
             heads, rest = outer, [panel, inner, row, lane]
-        elif row and (rows := self.sizes.flat_block(row)) < plan.size(row):
-            chunks = plan.do(Chunk(row, rows))
+        elif row and self.sizes.divides_rows(row, panel):
+            chunks = plan.do(Chunk(row, self.sizes.flat_block(row)))
             heads, rest, row = [chunks.outer], [panel, chunks.inner, lane], chunks.inner
         else:
             first = panel or row or lane
@@ -178,7 +195,7 @@ class _Tiling:
         if plan.loop(row) is None:
             around = loops.panel if plan.loop(loops.panel) is not None else loops.block
             return [self._vectorized_lane(lane, around)]
-        tile = self.sizes.tile_rows(row)
+        tile = self.rows = self.sizes.tile_rows(row)
         if tile == 1:
             return [self._vectorized_lane(lane, row)]
         whole, rest, rest_lane = row, "", ""
@@ -195,6 +212,38 @@ class _Tiling:
             tiles.append(self._vectorized_lane(rest_lane, loop))
         return tiles
 
+    def _totals(self, tiles: list[str]) -> list[str]:
+        """Keep the sums of the blocks of a tile, in L1 unless registers hold them too; the loops of
+        whose iterations each is a block.
+        """
+        plan, total, reduction = self.plan, self.form.total, self.form.reduction
+        vectors = self.rows * self.sizes.vectors
+        wide = vectors * total.output.dtype.bytes // reduction.output.dtype.bytes
+        fits = vectors + wide + self.sizes.vectors < self.target.registers
+        found: list[str] = []
+        vector = self.form.total_axis(self.form.twin[self.form.vector])
+        for placed in plan.do(
+            ComputeAt(total.name, "register" if fits else "workspace", tuple(tiles))
+        ):
+            steps = [placed.over(v.name) for v in outer_order(self.form)]
+            self._tile_inside(placed, total, vector, steps)
+            found.append(steps[-1])
+        return found
+
+    def _tile_inside(self, tile: Placed, stage: Stage, vector: Var, steps: list[str]) -> None:
+        """Put the points of a tile inside the loops over reduce axes: rows unrolled, the vector
+        axis on vectors.
+        """
+        plan = self.plan
+        rows = [v.name for v in stage.axes if v is not vector]
+        plan.reorder(*steps, *map(tile.over, rows), tile.over(vector.name))
+        for name in rows:
+            plan.unroll(tile.over(name))
+            plan.unroll(tile.first_over(name))
+        if self.block > 1 and tile.over(vector.name):
+            plan.do(Vectorize(tile.over(vector.name)))
+            plan.do(Vectorize(tile.first_over(vector.name)))
+
     def _unrolled_tile(self, row: str, size: int) -> str:
         halves = self.plan.do(Split(row, size))
         self.plan.do(Unroll(halves.inner))
@@ -207,32 +256,10 @@ class _Tiling:
 
     def _reduction(self, tile: Placed) -> None:
         """Inside a tile: initialise, then the reduce loops around an unrolled tile of vectors."""
-        plan, form = self.plan, self.form
-        reduce_axes = [tile.over(v.name) for v in self._reduce_order()]
-        vector = form.twin[form.vector].name
-        rows = [v.name for v in form.reduction.axes if v.name != vector]
-        plan.reorder(*reduce_axes, *map(tile.over, rows), tile.over(vector))
-        for name in rows:
-            plan.unroll(tile.over(name))
-            plan.unroll(tile.first_over(name))
-        if self.block > 1 and tile.over(vector):
-            plan.do(Vectorize(tile.over(vector)))
-            plan.do(Vectorize(tile.first_over(vector)))
-        self._unroll_reduction(reduce_axes)
-
-    def _reduce_order(self) -> list[Var]:
-        """The reduce axes so that the operand along the vector axis (the weights) is read in memory
-        order.
-        """
-        operand = self.form.operand()
-        axes = list(self.form.reduction.reduce_axes)
-        if operand is None:
-            return axes
-        position: dict[Expr, int] = {}
-        for place, d in enumerate(operand.buffer.layout.order):
-            for v in free_variables(operand.indices[d]):
-                position.setdefault(v, place)
-        return sorted(axes, key=lambda v: position.get(v, -1))
+        form = self.form
+        steps = [tile.over(v.name) for v in reduce_order(form)]
+        self._tile_inside(tile, form.reduction, form.twin[form.vector], steps)
+        self._unroll_reduction(steps)
 
     def _unroll_reduction(self, names: list[str]) -> None:
         plan = self.plan

@@ -3,9 +3,12 @@
 
 from tilewright.passes.schedule.steps.annotate import Parallel, Unroll, Vectorize
 from tilewright.passes.schedule.steps.bind import Bind, Synchronize
+from tilewright.passes.schedule.steps.block_reduction import BlockReduction
 from tilewright.passes.schedule.steps.compute_at import ComputeAt
+from tilewright.passes.schedule.steps.enclose import Enclose
 from tilewright.passes.schedule.steps.fuse import Fuse
 from tilewright.passes.schedule.steps.partition import Cut, Partition
+from tilewright.passes.schedule.steps.peel import Peel
 from tilewright.passes.schedule.steps.reorder import Reorder
 from tilewright.passes.schedule.steps.split import Chunk, Split
 from tilewright.passes.schedule.steps.stages import (
@@ -19,17 +22,20 @@ from tilewright.passes.schedule.steps.stages import (
 
 __all__ = [
     "Bind",
+    "BlockReduction",
     "CacheRead",
     "CacheWrite",
     "Chunk",
     "ComputeAt",
     "Cut",
+    "Enclose",
     "Fuse",
     "Inline",
     "Pack",
     "PadAxis",
     "Parallel",
     "Partition",
+    "Peel",
     "Reorder",
     "Split",
     "SplitReduction",

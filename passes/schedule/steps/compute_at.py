@@ -41,7 +41,7 @@ from tilewright.ir.loop import (
     seq,
     walk,
 )
-from tilewright.ir.rewrite import rewrite
+from tilewright.ir.rewrite import rewrite, substitute
 from tilewright.ir.simplify import compare
 from tilewright.ir.stage import Stage
 from tilewright.ir.value_expr import logical_and
@@ -176,10 +176,13 @@ def _nest_over(
     first = nest(
         [(v, "serial") for v in first_loops], guarded(first_inside, init_block(moved, first_point))
     )
-    reduce_loops = {v: Var(f"{v.name}{mark}", v.extent) for v in stage.reduce_axes}
-    update = guarded(inside, update_block(moved, {**point, **dict(reduce_loops.items())}))
-    handles |= {a.name: v.name for a, v in reduce_loops.items()}
-    updates = nest([(v, "serial") for v in (*loops, *reduce_loops.values())], update)
+    steps: list[Var] = []
+    for v in stage.reduce_axes:
+        steps.append(Var(f"{v.name}{mark}", substitute(v.extent, point)))
+        point[v] = steps[-1]
+    update = guarded(inside, update_block(moved, point))
+    handles |= {a.name: v.name for a, v in zip(stage.reduce_axes, steps, strict=True)}
+    updates = nest([(v, "serial") for v in (*loops, *steps)], update)
     return seq([first, updates]), handles, first_handles
 
 

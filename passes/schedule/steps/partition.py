@@ -28,7 +28,14 @@ from tilewright.ir.expr import ZERO, Expr, Var, index
 from tilewright.ir.loop import For, Kernel, Stmt, seq, substitute_stmt
 from tilewright.ir.simplify import floordiv, mod
 from tilewright.passes.schedule.handles import NO_LOOP, Parts
-from tilewright.passes.schedule.loops import divide_loop, find_loop, fresh, loop_names, rename_inner
+from tilewright.passes.schedule.loops import (
+    decided,
+    divide_loop,
+    find_loop,
+    fresh,
+    loop_names,
+    rename_inner,
+)
 from tilewright.passes.schedule.schedule import Step, check_factor
 
 
@@ -46,7 +53,7 @@ class Partition(Step[Parts]):
         extent = find_loop(kernel.body, self.loop).var.extent
         whole = floordiv(extent, self.factor) * self.factor
         rest = mod(extent, self.factor)
-        return _cut(kernel, self.loop, self.suffix, _Pieces(whole, rest, ZERO, whole))
+        return cut_loop(kernel, self.loop, self.suffix, Pieces(whole, rest, ZERO, whole))
 
 
 @dataclass(frozen=True)
@@ -67,11 +74,11 @@ class Cut(Step[Parts]):
             raise ScheduleError(f"'{self.loop}' is not known to have {count} iterations.")
         rest = extent - count
         starts = (ZERO, rest) if self.position < 0 else (index(count), ZERO)
-        return _cut(kernel, self.loop, self.suffix, _Pieces(rest, index(count), *starts))
+        return cut_loop(kernel, self.loop, self.suffix, Pieces(rest, index(count), *starts))
 
 
 @dataclass(frozen=True)
-class _Pieces:
+class Pieces:
     """The extents of the main part and of the part that is cut off, and where each begins."""
 
     main: Expr
@@ -80,7 +87,7 @@ class _Pieces:
     apart_at: Expr
 
 
-def _cut(kernel: Kernel, loop: str, suffix: str, pieces: _Pieces) -> tuple[Kernel, Parts]:
+def cut_loop(kernel: Kernel, loop: str, suffix: str, pieces: Pieces) -> tuple[Kernel, Parts]:
     """``loop`` in two parts, in the order in which they begin; an empty one is left out."""
     inner = loop_names(find_loop(kernel.body, loop).body)
     copies = {name: f"{name}_{suffix}" for name in inner}
@@ -97,7 +104,7 @@ def _cut(kernel: Kernel, loop: str, suffix: str, pieces: _Pieces) -> tuple[Kerne
 
         def part(name: str, extent: Expr, at: Expr, body: Stmt) -> Stmt:
             var = Var(name, extent)
-            return For(var, target.kind, substitute_stmt(body, {target.var: at + var}))
+            return For(var, target.kind, decided(substitute_stmt(body, {target.var: at + var})))
 
         found: list[Stmt] = []
         if parts.main:

@@ -31,7 +31,8 @@ from tilewright.passes.lower.split_reduction import is_splittable, split_reducti
 from tilewright.passes.schedule.schedule import Step, check_factor
 
 
-def _with_stages(kernel: Kernel, stages: tuple[Stage, ...]) -> Kernel:
+def with_stages(kernel: Kernel, stages: tuple[Stage, ...]) -> Kernel:
+    """The kernel of other stages, as plain nests."""
     names = [s.name for s in stages]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
@@ -40,7 +41,8 @@ def _with_stages(kernel: Kernel, stages: tuple[Stage, ...]) -> Kernel:
     return Kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.symbols, stages, body)
 
 
-def _plain_stage(kernel: Kernel, name: str) -> Stage:
+def plain_stage(kernel: Kernel, name: str) -> Stage:
+    """The stage of that name; ScheduleError if there is none, or a step on loops was done."""
     if kernel.body is not plain_body(kernel.stages, kernel.outputs):
         raise ScheduleError("Steps on stages come before steps on loops.")
     for s in kernel.stages:
@@ -58,7 +60,8 @@ def _own_name(kernel: Kernel, name: str) -> str:
     return next(c for c in choices if c not in taken)
 
 
-def _axis(axes: tuple[Var, ...], stage: str, name: str) -> Var:
+def axis_of(axes: tuple[Var, ...], stage: str, name: str) -> Var:
+    """The axis of that name; ScheduleError lists those there are."""
     for v in axes:
         if v.name == name:
             return v
@@ -77,16 +80,16 @@ class SplitReduction(Step[str]):
     lanes: int
 
     def apply(self, kernel: Kernel) -> tuple[Kernel, str]:
-        stage = _plain_stage(kernel, self.stage)
+        stage = plain_stage(kernel, self.stage)
         check_factor(self.lanes)
         if not is_splittable(stage):
             raise ScheduleError(
                 f"Stage '{self.stage}' is not a reduction that starts at the identity of its "
                 "operation."
             )
-        pair = split_reduction(stage, _axis(stage.reduce_axes, self.stage, self.axis), self.lanes)
+        pair = split_reduction(stage, axis_of(stage.reduce_axes, self.stage, self.axis), self.lanes)
         stages = tuple(p for s in kernel.stages for p in (pair if s is stage else (s,)))
-        return _with_stages(kernel, stages), pair[0].name
+        return with_stages(kernel, stages), pair[0].name
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class CacheWrite(Step[tuple[str, ...]]):
     stage: str
 
     def apply(self, kernel: Kernel) -> tuple[Kernel, tuple[str, ...]]:
-        stage = _plain_stage(kernel, self.stage)
+        stage = plain_stage(kernel, self.stage)
         if any(t is not a for t, a in zip(stage.targets, stage.axes, strict=True)):
             raise ScheduleError(f"Stage '{self.stage}' does not write its buffer at its own axes.")
         local = {
@@ -116,7 +119,7 @@ class CacheWrite(Step[tuple[str, ...]]):
                 map_stage(name, tuple(renamed.values()), b, Read(own, tuple(renamed.values())))
             )
         stages = tuple(p for s in kernel.stages for p in ((inner, *copies) if s is stage else (s,)))
-        return _with_stages(kernel, stages), tuple(c.name for c in copies)
+        return with_stages(kernel, stages), tuple(c.name for c in copies)
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ class CacheRead(Step[str]):
     buffer: str
 
     def apply(self, kernel: Kernel) -> tuple[Kernel, str]:
-        stage = _plain_stage(kernel, self.stage)
+        stage = plain_stage(kernel, self.stage)
         source = _source(stage, self.buffer)
         name = f"{stage.name}_{source.name}"
         axes = tuple(Var(f"{name}_{d}", e) for d, e in enumerate(source.shape))
@@ -157,7 +160,7 @@ def _with_reader(kernel: Kernel, stage: Stage, source: Buffer, copy: Stage) -> K
         return None
 
     reader = map_stage_expressions(stage, lambda e: rewrite(e, leaf))
-    return _with_stages(
+    return with_stages(
         kernel, tuple(p for s in kernel.stages for p in ((copy, reader) if s is stage else (s,)))
     )
 
@@ -175,7 +178,7 @@ class Pack(Step[str]):
     factor: int
 
     def apply(self, kernel: Kernel) -> tuple[Kernel, str]:
-        stage = _plain_stage(kernel, self.stage)
+        stage = plain_stage(kernel, self.stage)
         source = _source(stage, self.buffer)
         check_factor(self.factor)
         if not 0 <= self.dim < source.rank or source.layout.blocks:
@@ -200,13 +203,13 @@ class Inline(Step[None]):
     stage: str
 
     def apply(self, kernel: Kernel) -> tuple[Kernel, None]:
-        stage = _plain_stage(kernel, self.stage)
+        stage = plain_stage(kernel, self.stage)
         if stage.kind != "map" or len(stage.outputs) != 1 or stage.output in kernel.outputs:
             raise ScheduleError(f"Stage '{self.stage}' is not a map into a buffer of the kernel.")
         if any(t is not a for t, a in zip(stage.targets, stage.axes, strict=True)):
             raise ScheduleError(f"Stage '{self.stage}' does not write its buffer at its own axes.")
         rest = (s for s in kernel.stages if s is not stage)
-        return _with_stages(kernel, tuple(inline_into(s, stage) for s in rest)), None
+        return with_stages(kernel, tuple(inline_into(s, stage) for s in rest)), None
 
 
 @dataclass(frozen=True)
@@ -219,8 +222,8 @@ class PadAxis(Step[None]):
     factor: int
 
     def apply(self, kernel: Kernel) -> tuple[Kernel, None]:
-        stage = _plain_stage(kernel, self.stage)
-        axis = _axis(stage.axes, self.stage, self.axis)
+        stage = plain_stage(kernel, self.stage)
+        axis = axis_of(stage.axes, self.stage, self.axis)
         check_factor(self.factor)
         if any(b in kernel.outputs for b in stage.outputs):
             raise ScheduleError(f"Stage '{self.stage}' writes an output of the kernel.")
@@ -243,7 +246,7 @@ class PadAxis(Step[None]):
             return map_stage_expressions(s, lambda e: rewrite(e, leaf))
 
         stages = tuple(padded if s is stage else redirected(s) for s in kernel.stages)
-        return _with_stages(kernel, stages), None
+        return with_stages(kernel, stages), None
 
 
 def _check_padding(stage: Stage, axis: Var, factor: int) -> None:

@@ -54,6 +54,10 @@ kernel @shifted(x: f32[8]) -> (y: f32[8]) {
   stage map exp(i in 8) -> t[7 - i] = exp(x[i])
   stage map neg(j in 8) -> y[j] = neg(t[j])
 """)
+PRODUCT = plain("""
+kernel @product(a: f32[4,9], b: f32[9,20]) -> (y: f32[4,20]) {
+  stage reduce mm(i in 4, j in 20; k in 9) -> y[i, j] : acc = f32(0.0) then (acc + (a[i, k] * b[k, j]))
+""")  # noqa: E501
 LONG = plain("""
 kernel @long(x: f32[100,100,100]) -> (y: f32[100,100,100]) {
   stage map neg(i in 100, j in 100, k in 100) -> y[i, j, k] = neg(x[i, j, k])
@@ -77,8 +81,8 @@ REFUSED: list[tuple[Kernel, str, str]] = [
     (MATMUL, "cut(p, 0, f)", "'p' is not known to have 0 iterations."),
     (MATMUL, "cut(i, 1, init)", "A loop called 'i_init' exists already."),
     (MATMUL, "split(i_init, 4); cut(i, 1, init)", "A loop called 'j_init' exists already."),
-    (MATMUL, "compute_at(mm, register, q); partition(q, 8, t)",
-     "Partition before placing stages: buffer 't_1' would be copied."),
+    (LONG, "parallel(i); peel(i, t)", "'i' is parallel already."),
+    (MATMUL, "enclose(p)", "A loop called 'p' exists already."),
     # reorder, fuse
     (MATMUL, "reorder(i, i)", "Name at least two different loops."),
     (MATMUL, "reorder(p, k)", "The loops p, k are not nested directly in one another."),
@@ -113,6 +117,19 @@ REFUSED: list[tuple[Kernel, str, str]] = [
     (MATMUL, "reorder(q, p); compute_at(mm, register, q)",
      "'t' takes [m, 1] cells, but registers are a constant number. Place it in the workspace, or "
      "at an inner loop."),
+    # blocks
+    (MATMUL, "block_reduction(mm, i, 4)", "Stage 'mm' has no axis 'i' there; it has k."),
+    (MATMUL, "block_reduction(mm, k, 0)", "The factor must be at least 1, not 0."),
+    (MATMUL, "block_reduction(mm, k, 4, 0)", "The factor must be at least 1, not 0."),
+    (MATMUL, "block_reduction(mm, k, 4, 1, i8)", "'i8' is not one of the types f32, f64."),
+    (MATMUL, "block_reduction(mm, k, 4, 1, same, k)",
+     "'k' cannot be both blocked and inside the blocks."),
+    (MATMUL, "block_reduction(relu, p, 4)",
+     "Stage 'relu' is not a reduction that starts at the identity of its operation."),
+    (SOFT, "block_reduction(sum, c, 4)",
+     "Stage 'sum' is not a reduction that starts at the identity of its operation."),
+    (MATMUL, "split(p, 4); block_reduction(mm, k, 4)", "Steps on stages come before steps on"),
+    (PRODUCT, "block_reduction(mm, k, 4, 1, f64)", "Stage 'mm' writes an output of the kernel."),
     # stages
     (MATMUL, "split(p, 4); cache_write(relu)", "Steps on stages come before steps on loops."),
     (MATMUL, "cache_write(nn)", "There is no stage 'nn'; the stages are mm, relu."),
@@ -152,7 +169,10 @@ def test_refusals(kernel: Kernel, text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("splat(i, 4)", "'splat(i, 4)' is not a schedule step; the steps are bind, cache_read,"),
+        (
+            "splat(i, 4)",
+            "'splat(i, 4)' is not a schedule step; the steps are bind, block_reduction,",
+        ),
         ("split i 4", "'split i 4' is not a schedule step; the steps are"),
         ("split(i, four)", "Argument 'factor' of 'split(i, four)' must be a number, not 'four'."),
         ("split(i)", "'split(i)' has the wrong arguments; the form is split(loop, factor)."),
@@ -197,6 +217,8 @@ def random_step(rng: random.Random, kernel: Kernel) -> Step:
         "buffer": rng.choice(buffers),
         "scope": rng.choice(("register", "workspace", "shared")),
         "suffix": rng.choice(("a", "b", "init")),
+        "dtype": rng.choice(("same", "f32", "f64")),
+        "inside": tuple(v.name for v in stage.reduce_axes[1:] if rng.random() < 0.5),
         "loops": tuple(rng.sample(loops, min(len(loops), rng.randint(1, 3)))),
     }
     numbers, places = (-1, 0, 1, 2, 3, 4, 8), ("loop", "outer", "inner")
@@ -241,12 +263,14 @@ def test_random_steps_are_refused_or_give_well_formed_kernels(seed: int) -> None
 
 def test_every_step_prints_its_arguments() -> None:
     assert str(ComputeAt("mm", "register", ("i_o", "i_t"))) == "compute_at(mm, register, i_o, i_t)"
-    assert len(Step.registry) == 18
+    assert len(Step.registry) == 21
 
 
 # --- docstrings ---
 
-DOCUMENTED = ("annotate", "bind", "compute_at", "fuse", "partition", "reorder", "split")
+DOCUMENTED = (
+    "annotate", "bind", "compute_at", "enclose", "fuse", "partition", "peel", "reorder", "split",
+)  # fmt: skip
 FRAME = """
 kernel @k(x: f32[n,64], f: f32[4*n]) -> (y: f32[n,64]) {{
   symbol n in [4, 100] hint 8
