@@ -38,7 +38,7 @@ from tilewright.ir.target import Target
 class Place:
     """Where a buffer lies. ``private`` is the lane variable of the loop that it was allocated in:
     each lane has its own copy, interleaved. ``alias`` is the metadata of its accesses; ``align``
-    that of its start.
+    that of its start. ``bound`` are the variables that had one value where it was allocated.
     """
 
     pointer: Value
@@ -48,6 +48,7 @@ class Place:
     private: Var | None = None
     lanes: int = 0
     alias: str = ""
+    bound: frozenset[Expr] = frozenset()
 
 
 class Offset(NamedTuple):

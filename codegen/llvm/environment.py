@@ -68,6 +68,7 @@ class Environment:
         self.lane: Var | None = None
         self.lanes = 0
         self.mask: Value | None = None
+        self.conditions: tuple[Expr, ...] = ()
         self.statement: list[dict[Hashable, Value]] = [{}]
         self._numbers: dict[Expr, int] = {}
         self._resolved: dict[Expr, Expr] = {}
@@ -187,11 +188,16 @@ class Environment:
         del self.depths[v]
 
     @contextmanager
-    def masked(self, mask: Value | None) -> Iterator[None]:
-        """Only the lanes of ``mask`` are active."""
-        saved, self.mask = self.mask, mask
+    def masked(self, mask: Value | None, *conditions: Expr) -> Iterator[None]:
+        """Only the lanes of ``mask`` are active, those in which the ``conditions`` hold too."""
+        saved = self.mask, self.conditions
+        self.mask, self.conditions = mask, (*self.conditions, *conditions)
         yield
-        self.mask = saved
+        self.mask, self.conditions = saved
+
+    def bound_variables(self) -> frozenset[Expr]:
+        """The variables that have one value here, in all lanes."""
+        return frozenset((*self.values, *self.constants))
 
     def varies(self, e: Expr) -> bool:
         """True if the lanes of the vectorised loop may see different values of ``e``."""

@@ -9,7 +9,7 @@ differs between lanes, a vectorised loop in another) is unrolled instead, which 
 
 from tilewright.codegen.llvm.addresses import Place, alias_scopes, memory_element
 from tilewright.codegen.llvm.builder import Block as BasicBlock
-from tilewright.codegen.llvm.builder import Builder, Module, Value, constant, vector_type
+from tilewright.codegen.llvm.builder import Builder, Module, Value, constant
 from tilewright.codegen.llvm.environment import Environment
 from tilewright.codegen.llvm.expressions import ExpressionEmitter
 from tilewright.codegen.llvm.idle import idle_condition
@@ -202,9 +202,9 @@ class StatementEmitter:
         b = self.builder
         truth = self.expressions.value(condition)
         if truth.lanes:
-            self._masked(truth, then)
+            self._masked(truth, condition, then)
             if otherwise is not None:
-                self._masked(b.op("xor", truth, b.like(True, truth)), otherwise)
+                self._masked(b.op("xor", truth, b.like(True, truth)), condition, otherwise)
             return
         fork, inside, after = b.block, b.new_block("then"), b.new_block("endif")
         outside = b.new_block("else") if otherwise is not None else after
@@ -220,18 +220,18 @@ class StatementEmitter:
             self.statement(body)
             self.builder.branch(after)
 
-    def _masked(self, truth: Value, body: Stmt) -> None:
+    def _masked(self, truth: Value, condition: Expr, body: Stmt) -> None:
         """``body`` for the lanes where ``truth`` holds, if there are any."""
         b, env = self.builder, self.environment
         mask = truth if env.mask is None else b.op("and", env.mask, truth)
         if _stays_in_registers(body):
             # Cheaper than the branch, and it keeps accumulators out of memory.
-            with env.scope(b.block), env.masked(mask):
+            with env.scope(b.block), env.masked(mask, condition):
                 self.statement(body)
             return
         fork, inside, after = b.block, b.new_block("some"), b.new_block("endif")
         b.branch_if(b.any_lane(mask), inside, after)
-        with env.scope(fork), env.masked(mask):
+        with env.scope(fork), env.masked(mask, condition):
             b.enter(inside)
             self.statement(body)
             b.branch(after)
@@ -322,6 +322,7 @@ class KernelEmitter(StatementEmitter):
             raise CodegenError(f"Buffer '{buffer.name}' of scope '{buffer.scope}' needs a GPU.")
         place = places[buffer]
         place.private, place.lanes = env.lane, env.lanes
+        place.bound = env.bound_variables()
         if buffer.scope == "register" and any(isinstance(s, If) for s in walk(body)):
             self._clear(buffer, place)
         self.statement(body)
@@ -332,11 +333,13 @@ class KernelEmitter(StatementEmitter):
         """
         size = integer_constant(self.environment.resolve(buffer.layout.size(buffer.shape)))
         assert size is not None
-        kind = vector_type(
-            memory_element(buffer.dtype, self.module.target), size * max(1, place.lanes)
-        )
-        self.builder.emit_void(
-            f"store {kind} zeroinitializer, {place.pointer}, align {place.align}{place.alias}"
+        count = size * max(1, place.lanes) * buffer.dtype.bytes
+        b = self.builder
+        b.module.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1 immarg"])
+        # Not one large store, which would keep the buffer in memory.
+        b.emit_void(
+            f"call void @llvm.memset.p0.i64(ptr align {place.align} {place.pointer.text}, "
+            f"i8 0, i64 {count}, i1 false){place.alias}"
         )
 
     def _register_place(self, buffer: Buffer) -> Place:

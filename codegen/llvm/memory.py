@@ -15,7 +15,7 @@ from tilewright.codegen.llvm.small_floats import FORMATS, decode, encode
 from tilewright.ir.bounds import is_nonnegative, known_le
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import DType
-from tilewright.ir.expr import Expr
+from tilewright.ir.expr import Expr, Symbol, free_variables, reads
 
 
 def from_memory(b: Builder, stored: Value, dtype: DType) -> Value:
@@ -190,6 +190,9 @@ class Memory:
         if mask is None:
             b.emit_void(f"store {stored}, {pointer}, align {align}{alias}")
             return
+        if self._all_lanes_exist(buffer, start, stored.lanes) and self._mask_is_lasting(buffer):
+            b.emit_void(f"store {stored}, {pointer}, align {align}{alias}")
+            return
         if self._all_lanes_exist(buffer, start, stored.lanes):
             # A select keeps the buffer in registers; a masked store would force it into memory.
             old = b.emit(
@@ -203,6 +206,20 @@ class Memory:
         b.emit_void(
             f"call void @llvm.masked.store.{suffix}.p0({stored}, "
             f"ptr align {align} {pointer.text}, {mask}){alias}"
+        )
+
+    def _mask_is_lasting(self, buffer: Buffer) -> bool:
+        """True if the same lanes are inactive as long as the buffer exists: nothing reads them, so
+        that they may be written.
+
+        Else LLVM would take accumulators with lanes that never change apart, lane by lane.
+        """
+        env = self.environment
+        fixed = self.places[buffer].bound | {env.lane}
+        return all(
+            (isinstance(v, Symbol) or v in fixed) and not reads(c)
+            for c in env.conditions
+            for v in free_variables(c)
         )
 
     def _all_lanes_exist(self, buffer: Buffer, start: Offset, lanes: int) -> bool:

@@ -9,7 +9,7 @@ have a twin among the axes of the reduction.
 
 from dataclasses import dataclass
 
-from tilewright.ir.expr import Read, Var, free_variables
+from tilewright.ir.expr import Const, IndexOp, Read, Var, free_variables, walk
 from tilewright.ir.loop import Kernel
 from tilewright.ir.stage import Stage
 from tilewright.passes.schedule.defaults.plan import memory_order
@@ -52,6 +52,23 @@ class Form:
         axis = self.twin[self.vector]
         along = [r for r in self.reduction.reads() if axis in free_variables(r)]
         return along[0] if len(along) == 1 and is_contraction(self.reduction) else None
+
+    def group(self) -> int:
+        """How many points of the vector axis belong to one group, such as the channels of one in a
+        grouped convolution; 0 if there are no groups.
+        """
+        axis = self.twin[self.vector]
+        indices = [i for read in self.reduction.reads() for i in read.indices]
+        divisors = {
+            int(e.b.literal)
+            for i in indices
+            for e in walk(i)
+            if isinstance(e, IndexOp)
+            and e.op == "floordiv"
+            and e.a is axis
+            and isinstance(e.b, Const)
+        }
+        return divisors.pop() if len(divisors) == 1 else 0
 
     def operand(self) -> Read | None:
         """The read of the reduction that is contiguous along the vector axis: the weights of a

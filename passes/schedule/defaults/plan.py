@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from tilewright.ir.bounds import known_le, known_lt
 from tilewright.ir.dtypes import INDEX
-from tilewright.ir.expr import Compare, Const, Expr, Var, sub
+from tilewright.ir.expr import Compare, Const, Var, sub, terms_of
 from tilewright.ir.expr import walk as walk_expr
 from tilewright.ir.loop import Block, For, Kernel, expressions, walk
 from tilewright.ir.rewrite import hinted
@@ -259,11 +259,12 @@ _CHANGE = {"ge": 0, "lt": 0, "gt": 1, "le": 1}
 
 def memory_order(stage: Stage) -> list[Var]:
     """The axes of a stage in the order in which its first output lies in memory."""
-    position: dict[Expr, int] = {t: d for d, t in enumerate(stage.targets)}
-    if any(a not in position for a in stage.axes):
-        return list(stage.axes)
-    rank = {d: n for n, d in enumerate(stage.output.layout.order)}
-    return sorted(stage.axes, key=lambda a: rank[position[a]])
+    order: list[Var] = []
+    for d in stage.output.layout.order:
+        # Of axes in one index the one with the largest step is outermost.
+        for monomial, _ in sorted(terms_of(stage.targets[d]), key=lambda term: -term[1]):
+            order += [a for a in monomial if isinstance(a, Var) and a in stage.axes]
+    return order if len(order) == len(stage.axes) == len(set(order)) else list(stage.axes)
 
 
 def extent(v: Var) -> int:

@@ -15,7 +15,7 @@ from tilewright.passes.schedule.defaults.plan import Plan, extent, is_static, me
 from tilewright.passes.schedule.defaults.template import default_tasks, is_contraction, task_counts
 
 
-def vector_block(form: Form, target: Target) -> int:
+def vector_block(form: Form, target: Target, grouped: bool = False) -> int:
     """How many points of the vector axis one tile has; 1 if nothing is contiguous along it."""
     lanes = target.lanes(form.reduction.output.dtype.bytes)
     operand = form.operand()
@@ -26,9 +26,21 @@ def vector_block(form: Form, target: Target) -> int:
     size = extent(form.vector)
     if not is_static(form.vector):
         return 2 * lanes
+    if grouped:
+        return _group_block(size, lanes)
     return next(
         (b for b in (2 * lanes, lanes) if size % b == 0), 2 * lanes if size > 2 * lanes else size
     )
+
+
+def _group_block(size: int, lanes: int) -> int:
+    """The part of a group that one tile has: one or two vectors, whichever wastes fewer lanes.
+
+    The last part of a group may be masked: vectors whose lanes are no power of two are slow.
+    """
+    if size <= 2 * lanes and not size & (size - 1):
+        return size
+    return min((2 * lanes, lanes), key=lambda block: -(-size // block) * block)
 
 
 class TileSizes:
@@ -40,7 +52,7 @@ class TileSizes:
         packs = [f"{form.total.name}_{b.name}" for b in plan.kernel.inputs]
         self.packed = [s for s in form.before if s.name in packs]
         self.windows = [s for s in form.before if s not in self.packed]
-        self.vectors = max(1, block // target.lanes(form.reduction.output.dtype.bytes))
+        self.vectors = -(-block // target.lanes(form.reduction.output.dtype.bytes))
         self.tasks = default_tasks(points(form.reduction), target)
 
     def panels_first(self, panel: str) -> bool:

@@ -12,7 +12,7 @@ cache. An operand that vectors cannot read as it lies in memory is packed first.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tilewright.ir.expr import Const, Var
+from tilewright.ir.expr import Const, Var, free_variables
 from tilewright.ir.loop import Kernel
 from tilewright.ir.stage import Stage
 from tilewright.ir.target import Target
@@ -35,6 +35,7 @@ from tilewright.passes.schedule.steps import (
     Parallel,
     Partition,
     Split,
+    SplitAxis,
     Unroll,
     Vectorize,
 )
@@ -56,6 +57,12 @@ class Tiled(Template):
         form = recognise(plan.kernel)
         if form is None:
             return
+        group = form.group()
+        if group:
+            plan.do(SplitAxis(form.reduction.name, form.twin[form.vector].name, group))
+            plan.do(SplitAxis(form.root.name, form.vector.name, group))
+            form = recognise(plan.kernel)
+            assert form is not None
         packed = _pack(plan, form, target)
         if packed:
             form = recognise(plan.kernel)
@@ -63,7 +70,7 @@ class Tiled(Template):
         block = (
             2 * target.lanes(form.reduction.output.dtype.bytes)
             if packed
-            else vector_block(form, target)
+            else vector_block(form, target, bool(group))
         )
         vector = form.twin[form.vector]
         operand = form.operand()
@@ -131,8 +138,12 @@ class _Tiling:
         plan.reorder(*(v.name for v in form.order))
         panel, lane = self._cut_vector_axis()
         row = form.row.name if form.row is not None else ""
-        outer = [v.name for v in form.order if v.name not in (form.vector.name, row)]
-        loops = self._outer_loops(outer, row, panel, lane)
+        weights = form.operand() or form.varying()
+        used = free_variables(weights) if weights is not None else frozenset()
+        outer = [v for v in form.order if v.name not in (form.vector.name, row)]
+        # Groups are outermost: each has weights, and reads channels, of its own.
+        outer.sort(key=lambda v: form.twin.get(v) not in used)
+        loops = self._outer_loops([v.name for v in outer], row, panel, lane)
         tiles = self._tile_loops(loops, lane)
         if form.is_blocked:
             tiles = self._totals(tiles)

@@ -11,6 +11,7 @@ from tilewright.passes.schedule.steps.partition import Cut, Partition
 from tilewright.passes.schedule.steps.peel import Peel
 from tilewright.passes.schedule.steps.reorder import Reorder
 from tilewright.passes.schedule.steps.split import Chunk, Split
+from tilewright.passes.schedule.steps.split_axis import SplitAxis
 from tilewright.passes.schedule.steps.stages import (
     CacheRead,
     CacheWrite,
@@ -38,6 +39,7 @@ __all__ = [
     "Peel",
     "Reorder",
     "Split",
+    "SplitAxis",
     "SplitReduction",
     "Synchronize",
     "Unroll",
