@@ -9,6 +9,8 @@ from tilewright.passes.schedule.handles import Halves, Parts, Placed
 from tilewright.passes.schedule.loops import loop_names
 from tilewright.passes.schedule.schedule import parse_schedule
 
+STAGE_STEPS = ("block_reduction", "cache_read", "cache_write", "pack", "split_reduction")
+
 
 def handles(made: object) -> list[str]:
     """All loops that a step says it has made."""
@@ -35,8 +37,10 @@ def test_handles_are_loops_of_the_kernel(seed: int) -> None:
         kernel = plain[scheduled.name]
         for step in steps:
             kernel, made = step.apply(kernel)
-            if step.name in ("cache_write", "cache_read", "pack", "split_reduction"):
+            if step.name in STAGE_STEPS:
                 names = {s.name for s in kernel.stages}
+            elif step.name == "split_axis":
+                names = {v.name for s in kernel.stages for v in s.axes}
             else:
                 names = set(loop_names(kernel.body))
             assert set(handles(made)) <= names, step

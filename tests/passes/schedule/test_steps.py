@@ -130,6 +130,11 @@ REFUSED: list[tuple[Kernel, str, str]] = [
      "Stage 'sum' is not a reduction that starts at the identity of its operation."),
     (MATMUL, "split(p, 4); block_reduction(mm, k, 4)", "Steps on stages come before steps on"),
     (PRODUCT, "block_reduction(mm, k, 4, 1, f64)", "Stage 'mm' writes an output of the kernel."),
+    (MATMUL, "split_axis(mm, j, 7)", "The extent 20 of 'j' is not known to be a multiple of 7."),
+    (MATMUL, "split_axis(mm, i, 2)", "The extent m of 'i' is not known to be a multiple of 2."),
+    (MATMUL, "split_axis(mm, k, 3)", "Stage 'mm' has no axis 'k' there; it has i, j."),
+    (SOFT, "split_axis(total, f, 2)", "Stage 'total' of kind 'scan' cannot be split."),
+    (SHIFTED, "split_axis(exp, i, 2)", "Stage 'exp' does not write its buffer at its own axes."),
     # stages
     (MATMUL, "split(p, 4); cache_write(relu)", "Steps on stages come before steps on loops."),
     (MATMUL, "cache_write(nn)", "There is no stage 'nn'; the stages are mm, relu."),
@@ -263,7 +268,7 @@ def test_random_steps_are_refused_or_give_well_formed_kernels(seed: int) -> None
 
 def test_every_step_prints_its_arguments() -> None:
     assert str(ComputeAt("mm", "register", ("i_o", "i_t"))) == "compute_at(mm, register, i_o, i_t)"
-    assert len(Step.registry) == 21
+    assert len(Step.registry) == 22
 
 
 # --- docstrings ---

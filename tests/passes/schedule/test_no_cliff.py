@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes that a common schedule does not fit are not left to the last resort, nor to scalar code."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from tilewright.driver import Report, import_model, lower_groups, optimize
+from tilewright.ir.loop import For, Kernel, walk
+from tilewright.ir.target import Target, parse_target
+from tilewright.options import CompileOptions
+from tilewright.passes.schedule.defaults import default_candidates
+from tilewright.passes.schedule.legality import prove
+
+TARGETS = ("x86-64-v3", "x86-64-v4")
+
+
+def kernels(
+    text: str, dims: tuple[Any, ...], weights: tuple[int, ...], target: Target
+) -> list[Kernel]:
+    """The kernels of a model of one node on ``x`` and constant weights ``w``."""
+    model = onnx.parser.parse_model(f"""
+    <ir_version: 8, opset_import: ["" : 18]>
+    g (float[{", ".join(map(str, dims))}] x) => (float[m] y) {{ {text} }}""")
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    if weights:
+        w = np.ones(weights, np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(w, "w"))
+    module = import_model(model, None)
+    optimize(module, target, CompileOptions(), Report())
+    return [low.kernel for low in lower_groups(module)]
+
+
+def check(text: str, dims: tuple[Any, ...], weights: tuple[int, ...], wanted: str) -> None:
+    for name in TARGETS:
+        target = parse_target(f"{name},cores=2")
+        reducing = [
+            k
+            for k in kernels(text, dims, weights, target)
+            if any(s.kind == "reduce" for s in k.stages)
+        ]
+        assert reducing
+        for kernel in reducing:
+            first = next(default_candidates(kernel, target))
+            prove(first.kernel)
+            assert first.template == wanted, name
+            kinds = {n.kind for n in walk(first.kernel.body) if isinstance(n, For)}
+            assert "vectorized" in kinds
+
+
+def case(text: str, *shapes: tuple[Any, ...], by: str) -> Callable[[], None]:
+    return lambda: check(text, shapes[0], shapes[1] if len(shapes) > 1 else (), by)
+
+
+FORMS = {
+    **{
+        f"product of {n} columns": case("y = MatMul(x, w)", ("m", 256), (256, n), by="tiled")
+        for n in (8, 15, 16, 17, 31, 32, 33, 64)
+    },
+    **{
+        f"mean over the middle, {c} inside": case(
+            "axes = Constant<value_ints = [1]>() y = ReduceMean(x, axes)", ("n", 64, c), by=by
+        )
+        for c, by in ((3, "columns"), (8, "columns"), (16, "columns"), (58, "columns"))
+    },
+    **{
+        f"{g} groups": case(
+            f"y = Conv<group = {g}, pads = [1, 1, 1, 1]>(x, w)",
+            ("n", 5 * g, "h", "w"), (c * g, 5, 3, 3), by="tiled",
+        )
+        for g, c in ((3, 3), (4, 17), (8, 16))
+    },
+    **{
+        f"depthwise, {c} channels": case(
+            f"y = Conv<group = {c}, pads = [1, 1, 1, 1]>(x, w)",
+            ("n", c, "h", "w"), (c, 1, 3, 3), by="tiled",
+        )
+        for c in (17, 24, 58)
+    },
+    "one row, weights [N, K]": case(
+        "t = Transpose<perm = [1, 0]>(x) y = MatMul(w, t)", (300, 512), (1, 512), by="rows"
+    ),
+    "sum of all": case("y = ReduceSum<keepdims = 0>(x)", ("n", 9), by="rows"),
+    "softmax of channels": case("y = Softmax<axis = 1>(x)", ("n", 21, "h"), by="columns"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_form(name: str) -> None:
+    FORMS[name]()
