@@ -283,3 +283,12 @@ def test_unchecked_indices_are_clamped_and_said_so() -> None:
     feeds = {"x": rows(3), "i": np.array([5, -9, 1])}
     clamped = interpret_graph(module, feeds, unchecked_indices=True)["y"]
     assert clamped.tolist() == [2, 0, 1]
+
+
+def test_a_check_runs_on_vectors() -> None:
+    """Also of indices as many as what they pick, and of those that are computed."""
+    for declared, made in (("int64[64, 128] i", ""), ("float[m, k] i", "j = Cast<to = 7>(i)")):
+        parsed = parse(f"float[n] x, {declared}", f"{made} y = Gather(x, {'j' if made else 'i'})")
+        report = tilewright.compile(parsed, "x86-64-v3").report
+        assert report is not None and not report.warnings
+        assert "rows" in [k.template for k in report.kernels]
