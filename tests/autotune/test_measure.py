@@ -23,7 +23,7 @@ from tilewright.autotune.measure_worker import Disagreement, best_times, check_s
 from tilewright.autotune.space import Space
 from tilewright.codegen.kernels import CompiledKernel, finish_compiling, start_compiling
 from tilewright.codegen.llvm.host import DIRECT_WORK
-from tilewright.ir.dtypes import BF16, BOOL, F32, I8, I32, DType
+from tilewright.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, DType
 from tilewright.ir.errors import CodegenError, TargetError
 from tilewright.ir.expr import UNBOUNDED, Symbol, index
 from tilewright.ir.loop import Kernel
@@ -225,6 +225,19 @@ def wrong_pairs() -> Iterator[tuple[DType, np.ndarray, np.ndarray]]:
 def test_different_arrays(dtype: DType, got: np.ndarray, expected: np.ndarray) -> None:
     with pytest.raises(Disagreement, match="1 of"):
         check_same("y", dtype, got, expected)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rounding", "fault"),
+    [(F64, 1e-12, 1e-6), (F32, 1e-5, 1e-3), (F16, 1e-2, 0.1), (BF16, 1e-2, 0.1)],
+    ids=str,
+)
+def test_sums_in_another_order_are_the_same(dtype: DType, rounding: float, fault: float) -> None:
+    base = np.linspace(1, 2, 50)
+    expected = base.astype(dtype.numpy)
+    check_same("y", dtype, (base * (1 + rounding)).astype(dtype.numpy), expected)
+    with pytest.raises(Disagreement, match="values differ"):
+        check_same("y", dtype, (base * (1 + fault)).astype(dtype.numpy), expected)
 
 
 def test_random_inputs_differ_between_buffers() -> None:

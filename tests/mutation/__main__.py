@@ -27,9 +27,11 @@ def run(chosen: Sequence[Mutant], jobs: int = 1, timeout: float = 600.0) -> list
             verdict = copy.try_one(mutant)
         finally:
             copies.put(copy)
-        word, seconds = "killed" if verdict.killed else "SURVIVED", time.monotonic() - start
+        seconds = time.monotonic() - start
+        word = "killed" if verdict.killed else "UNDECIDED" if verdict.unfinished else "SURVIVED"
+        told = verdict.by or ", ".join(verdict.unfinished)
         place = f"{mutant.path}:{mutant.line}"
-        print(f"{word} {place} in {seconds:.0f} s {verdict.by}\n{verdict.difference}", flush=True)
+        print(f"{word} {place} in {seconds:.0f} s {told}\n{verdict.difference}", flush=True)
         return verdict
 
     try:
@@ -55,7 +57,8 @@ def main() -> int:
     survivors = [v for v in verdicts if not v.killed]
     print(f"\n{len(verdicts) - len(survivors)} of {len(verdicts)} mutants killed")
     for v in survivors:
-        print(f"survived: {v.mutant.path}:{v.mutant.line}\n{v.difference}")
+        word = "undecided" if v.unfinished else "survived"
+        print(f"{word}: {v.mutant.path}:{v.mutant.line}\n{v.difference}")
     return 1 if len(survivors) * 10 > len(verdicts) else 0
 
 

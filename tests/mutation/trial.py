@@ -19,11 +19,14 @@ _BUILD = "cc -shared -fPIC -O2 -g0 -std=c11 -fvisibility=hidden -pthread -Wl,-z,
 
 @dataclass(frozen=True)
 class Verdict:
-    """``by`` names what noticed the mutant; it is empty if nothing did."""
+    """``by`` names what noticed the mutant; it is empty if nothing did. ``unfinished`` are the
+    tests that took too long to tell.
+    """
 
     mutant: Mutant
     by: str
     difference: str
+    unfinished: tuple[str, ...] = ()
 
     @property
     def killed(self) -> bool:
@@ -35,6 +38,7 @@ class Copy:
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
+        self._unfinished: list[str] = []
         self.folder = Path(tempfile.mkdtemp(prefix="tilewright-mutation-"))
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -57,6 +61,7 @@ class Copy:
         path = self.folder / mutant.path
         original = path.read_bytes()
         library = (self.folder / _LIBRARY).read_bytes()
+        self._unfinished = []
         path.write_bytes(mutant.applied(original))
         try:
             by = self._built() if path.suffix == ".c" else ""
@@ -75,7 +80,7 @@ class Copy:
         finally:
             path.write_bytes(original)
             (self.folder / _LIBRARY).write_bytes(library)
-        return Verdict(mutant, by, mutant.difference(original))
+        return Verdict(mutant, by, mutant.difference(original), tuple(self._unfinished))
 
     def _built(self) -> str:
         """Compiles the runtime; what the compiler refuses is noticed by it."""
@@ -104,6 +109,7 @@ class Copy:
                 timeout=self._timeout, start_new_session=True,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
+            self._unfinished.append(" ".join(tests))
             return ""
         if done.returncode == 0:
             return ""
