@@ -55,9 +55,11 @@ class Form:
 
     def group(self) -> int:
         """How many points of the vector axis belong to one group, such as the channels of one in a
-        grouped convolution; 0 if there are no groups.
+        grouped convolution; 0 if there are no groups of one size.
         """
         axis = self.twin[self.vector]
+        if self.operand() is None or not isinstance(axis.extent, Const):
+            return 0
         indices = [i for read in self.reduction.reads() for i in read.indices]
         divisors = {
             int(e.b.literal)
@@ -68,7 +70,8 @@ class Form:
             and e.a is axis
             and isinstance(e.b, Const)
         }
-        return divisors.pop() if len(divisors) == 1 else 0
+        whole = [d for d in divisors if int(axis.extent.literal) % d == 0]
+        return whole[0] if len(divisors) == len(whole) == 1 else 0
 
     def operand(self) -> Read | None:
         """The read of the reduction that is contiguous along the vector axis: the weights of a

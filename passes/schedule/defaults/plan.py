@@ -158,9 +158,10 @@ class Plan:
             return
         if unroll > 1 and (size is None or size >= 2 * unroll * lanes):
             parts = self.do(Partition(name, unroll * lanes, "r"))
-            vectors = self.do(Split(self.do(Split(parts.main, unroll * lanes)).inner, lanes))
-            self.do(Unroll(vectors.outer))
-            self.do(Vectorize(vectors.inner))
+            if parts.main:
+                vectors = self.do(Split(self.do(Split(parts.main, unroll * lanes)).inner, lanes))
+                self.do(Unroll(vectors.outer))
+                self.do(Vectorize(vectors.inner))
             self.vectorize(parts.apart, lanes, unroll=1)
             return
         parts = self.do(Partition(name, lanes, "s"))

@@ -4,10 +4,13 @@
 import pytest
 
 from tests.passes.schedule.test_steps import LONG, MATMUL, SHIFTED, SOFT, random_schedules
-from tilewright.ir.loop import Kernel
+from tilewright.ir.loop import For, Kernel, walk
+from tilewright.passes.schedule.defaults.plan import Plan
 from tilewright.passes.schedule.handles import Halves, Parts, Placed
+from tilewright.passes.schedule.legality import prove
 from tilewright.passes.schedule.loops import loop_names
 from tilewright.passes.schedule.schedule import parse_schedule
+from tilewright.passes.schedule.steps import Chunk
 
 STAGE_STEPS = ("block_reduction", "cache_read", "cache_write", "pack", "split_reduction")
 
@@ -83,3 +86,13 @@ def test_loops_of_a_placed_stage_are_told_by_its_axes() -> None:
         Placed("p_t", {"j": "j_1", "k": "k_1"}, {"j": "j_init_1"}),
     )
     assert placed[1].over("i") == placed[1].first_over("i") == ""
+
+
+def test_a_loop_that_never_fills_four_vectors_is_vectorized() -> None:
+    plan = Plan(LONG)
+    piece = plan.do(Chunk("k", 40)).inner  # min(40, 100 - 40*k_o) iterations
+    plan.vectorize(piece, 16)
+    kinds = {n.var.name: n.kind for n in walk(plan.kernel.body) if isinstance(n, For)}
+    assert kinds["k_i_r_i"] == "vectorized"
+    assert "k_i_i" not in kinds
+    prove(plan.kernel)

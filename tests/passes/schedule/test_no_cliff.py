@@ -80,6 +80,10 @@ FORMS = {
         )
         for c in (17, 24, 58)
     },
+    "transposed, each output element from one input element": case(
+        "y = ConvTranspose<strides = [2, 2]>(x, w)", ("n", 24, "h", "w"), (24, 32, 2, 2),
+        by="tiled",
+    ),
     "one row, weights [N, K]": case(
         "t = Transpose<perm = [1, 0]>(x) y = MatMul(w, t)", (300, 512), (1, 512), by="rows"
     ),
