@@ -64,7 +64,7 @@ def test_layout(tmp_path: Path) -> None:
     assert read["inputs"] == [{"name": "x", "dtype": "float32", "shape": [1, "batch", "2*batch+1"]}]
     assert read["symbols"][0] == {"name": "batch", "lo": 1, "hi": 64, "multiple": 4}
     assert read["symbols"][1]["hi"] is None and read["target"]["features"] == ["avx2", "fma"]
-    assert (read["entry"], read["format"], read["numerics"]) == (16, 1, "default")
+    assert (read["entry"], read["format"], read["numerics"]) == (16, 2, "default")
     assert read["kernels"] == [{"name": "k_0123", "origin": "Conv_5"}]
     assert read["notes"] == {"winograd": [1, 2.5, None]}
 
@@ -132,5 +132,5 @@ def test_backslashes_are_no_nul() -> None:
 
 def test_header_is_packed_as_documented() -> None:
     data = artifact_bytes(manifest(), [b"abc"], CODE)
-    assert struct.unpack_from("<II", data, 8) == (1, 128)
+    assert struct.unpack_from("<II", data, 8) == (2, 128)
     assert not any(data[88:124])

@@ -475,4 +475,4 @@ def test_no_dim_of_an_argument_is_negative() -> None:
 
 def test_a_counter_example_may_divide_by_zero() -> None:
     m = Symbol("m", 0, 9)
-    assert numbers((IndexOp("floordiv", m, m), m + 1), {m: 0}) == ["m // m", "1"]
+    assert numbers((IndexOp("floordiv", m, m), m + 1), {m: 0}) == ["0", "1"]
