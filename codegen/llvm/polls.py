@@ -33,8 +33,8 @@ class Interval:
 ALWAYS = Interval(1)
 Intervals = Mapping[Stmt, Interval]
 
-_SHORT = 1 << 18
-"""Work, in statements on vectors or scalars, of what need not ask: less than a millisecond."""
+_SHORT = 1 << 24
+"""Work, in statements on vectors or scalars, of what need not ask: some tens of milliseconds."""
 
 _INTERVALS = ((1 << 6, 1 << 12), (1 << 14, 1 << 6), (1 << 20, 1 << 2))
 """The most work of an iteration, and after how many of such a loop asks; others ask in each."""

@@ -57,7 +57,7 @@ kernel @rows(x: f32[n,m]) -> (y: f32[n]) {
 ENDLESS = """
 kernel @endless(x: f32[8]) -> (y: f32[8]) {
   for a in 1048576 serial {
-    for b in 1048576 serial {
+    for b in 67108864 serial {
       for c in 8 serial {
         y[c] = (y[c] + x[c])
       }

@@ -160,9 +160,7 @@ class _Columns:
     def _stream(self, s: Stage) -> None:
         """Add rows to totals in L1, a block of rows at a time."""
         plan = self.plan
-        axis = s.reduce_axes[-1]
-        steps = min(CHAIN, extent(axis)) if is_static(axis) else CHAIN
-        blocks = block_sum(plan, s, axis, steps)
+        blocks = block_sum(plan, s, s.reduce_axes[-1])
         task, step, columns = self._tasks()
         (totals,) = plan.do(ComputeAt(s.name, "workspace", (step,)))
         s = plan.kernel.stage(s.name)
@@ -225,9 +223,7 @@ class _Columns:
         blocks: dict[str, str] = {}
         for s in self.reductions:
             if is_splittable(s) and is_long_sum(s):
-                axis = s.reduce_axes[-1]
-                steps = min(CHAIN, extent(axis)) if is_static(axis) else CHAIN
-                blocks[s.name] = block_sum(plan, s, axis, steps)
+                blocks[s.name] = block_sum(plan, s, s.reduce_axes[-1])
         before = [s for s in plan.kernel.stages[:-1] if s.name not in blocks.values()]
         twins = {s.name: self._column_of(s) for s in before}
         task, _, columns = self._tasks()
@@ -269,11 +265,9 @@ class _Columns:
         plan, columns = self.plan, extent(self.kept[-1])
         axis, column = s.reduce_axes[-1], self._column_of(s)
         rows = self._shared_rows(axis, columns)
-        steps = -(-extent(axis) // rows)
         blocks = ""
         if is_long_sum(s, rows):
-            chain = min(CHAIN, steps) if is_static(axis) else CHAIN
-            blocks = block_sum(plan, s, axis, chain, rows)
+            blocks = block_sum(plan, s, axis, rows)
             axis = plan.kernel.stage(s.name).reduce_axes[-1]
         levels = [plan.do(SplitReduction(s.name, axis.name, rows))]
         if rows > FAN_IN:

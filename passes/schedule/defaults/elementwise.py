@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of one map: a nest in the memory order of the output, its innermost axis on vectors."""
+"""Kernels of one map: a nest in the memory order of the output, its innermost axis on vectors.
+
+Where an operand lies the other way round, as in a transposition, the nest goes in tiles of a cache
+line by some vectors, so that every line of it is used whole while it is in L1.
+"""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
+from tilewright.ir.expr import free_variables
 from tilewright.ir.loop import Kernel
 from tilewright.ir.stage import Stage
 from tilewright.ir.target import Target
@@ -11,6 +16,8 @@ from tilewright.passes.schedule.defaults.plan import (
     MOST_CUTS,
     Plan,
     condition_changes,
+    extent,
+    is_static,
     memory_order,
     points,
 )
@@ -18,9 +25,16 @@ from tilewright.passes.schedule.defaults.template import (
     Template,
     cost_of_point,
     default_tasks,
+    is_contiguous,
     task_counts,
 )
 from tilewright.passes.schedule.steps import Chunk, Parallel
+
+LINE = 64
+"""Bytes of a cache line."""
+
+SHORTEST_TILE = 8
+"""The least extent of an axis for which tiles pay."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +86,12 @@ class Elementwise(Template):
         """
         *outer, inner = order
         axis = next((n for n in reversed(order) if self._changes(plan, stage, n)), "")
+        across = self._across(stage, inner) if not axis else ""
+        if across:
+            line = max(1, LINE // stage.output.dtype.bytes)
+            rest = [n for n in outer if n != across]
+            self._tiles(plan, rest, (across, line), (inner, lanes), tasks)
+            return
         if axis and axis != inner and len(outer) == 1:
             size = plan.size(inner)
             wanted = tasks.choose(plan, lambda n: -(-size // n))
@@ -87,6 +107,32 @@ class Elementwise(Template):
         pieces = plan.cut_at_conditions(stage.name, axis, inner) if axis else [inner]
         for piece in pieces:
             plan.vectorize(piece, lanes)
+        plan.do(Parallel(task))
+
+    @staticmethod
+    def _across(stage: Stage, inner: str) -> str:
+        """The axis along which an operand lies that is read across the innermost one; both long."""
+        axes = {v.name: v for v in stage.axes if extent(v) >= SHORTEST_TILE or not is_static(v)}
+        if inner not in axes:
+            return ""
+        for read in stage.reads():
+            if axes[inner] in free_variables(read) and not is_contiguous(read, axes[inner]):
+                for name, v in axes.items():
+                    if name != inner and is_contiguous(read, v):
+                        return name
+        return ""
+
+    @staticmethod
+    def _tiles(
+        plan: Plan, outer: list[str], rows: tuple[str, int], columns: tuple[str, int], tasks: _Tasks
+    ) -> None:
+        """Go in tiles of rows and columns, given as loops and sizes."""
+        across, along = plan.do(Chunk(*rows)), plan.do(Chunk(*columns))
+        plan.reorder(*outer, across.outer, along.outer, across.inner, along.inner)
+        heads = [*outer, across.outer]
+        wanted = tasks.choose(plan, lambda n: plan.task_loops(heads, n))
+        task, _ = plan.tasks(heads, wanted)
+        plan.vectorize(along.inner, columns[1])
         plan.do(Parallel(task))
 
     @staticmethod

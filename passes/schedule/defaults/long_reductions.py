@@ -53,10 +53,10 @@ def block_reduction(plan: Plan, form: Form) -> str:
 
 
 def _part(axis: Var, most: int) -> int:
-    """Into how long parts an axis is cut: equal ones, if those are not much shorter than most."""
+    """Into how long parts an axis is cut: equal ones, unless those are much shorter than most."""
     most = max(1, most)
-    equal = (n for n in range(most, most // 2, -1) if is_static(axis) and extent(axis) % n == 0)
-    return next(equal, most)
+    equal = (n for n in range(most, max(1, most // 4) - 1, -1) if extent(axis) % n == 0)
+    return next(equal, most) if is_static(axis) else most
 
 
 def reduce_order(form: Form) -> list[Var]:

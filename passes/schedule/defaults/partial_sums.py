@@ -75,8 +75,9 @@ def wide_type(stage: Stage) -> str:
     return "f64" if stage.init[0].dtype is F32 else "same"
 
 
-def block_sum(plan: Plan, stage: Stage, axis: Var, steps: int, lanes: int = 1) -> str:
-    """Reduce an axis in blocks that are added up in the wide type; the stage of the blocks."""
+def block_sum(plan: Plan, stage: Stage, axis: Var, lanes: int = 1) -> str:
+    """Reduce an axis in short chains, added up in the wide type; the stage of the chains."""
+    steps = min(CHAIN, -(-extent(axis) // lanes)) if is_static(axis) else CHAIN
     dtype = wide_type(stage) if is_float_sum(stage) else "same"
     return plan.do(BlockReduction(stage.name, axis.name, steps, lanes, dtype))
 
@@ -89,11 +90,9 @@ def divide(plan: Plan, stage: Stage, lanes: int) -> Tree:
     if is_static(axis) and extent(axis) < SHORTEST:
         return Tree(stage.name)
     width = _width(axis, lanes)
-    steps = -(-extent(axis) // width)
     blocks = ""
     if is_long_sum(stage, width):
-        chain = min(CHAIN, steps) if is_static(axis) else CHAIN
-        blocks = block_sum(plan, stage, axis, chain, width)
+        blocks = block_sum(plan, stage, axis, width)
         axis = plan.kernel.stage(stage.name).reduce_axes[-1]
     levels = [plan.do(SplitReduction(stage.name, axis.name, width))]
     while width > FAN_IN:

@@ -114,18 +114,16 @@ def _row_loop(plan: Plan, root: Stage, rows: list[Var], target: Target) -> tuple
         whole = plan.do(Enclose("whole"))
         return whole, whole
     plan.reorder(*(v.name for v in rows), *(v.name for v in memory_order(root) if v not in rows))
-    name = rows[0].name
-    for v in rows[1:]:
-        if plan.static_size(v.name) is None:
-            break
-        name = plan.do(Fuse(name, v.name))
+    name, rest = rows[0].name, [v.name for v in rows[1:]]
+    while rest and plan.static_size(rest[0]) is not None:
+        name = plan.do(Fuse(name, rest.pop(0)))
     work = sum(points(s) * cost_of_point(s) for s in plan.kernel.stages)
     size = plan.size(name)
     tasks = plan.choose(
         "tasks", default_tasks(work, target), (1, *task_counts(target)), lambda n: -(-size // n)
     )
     chunks = plan.do(Chunk(name, -(-size // tasks)))
-    return chunks.outer, chunks.inner
+    return chunks.outer, rest[-1] if rest else chunks.inner
 
 
 def _place(plan: Plan, s: Stage, loop: str, target: Target) -> None:

@@ -9,8 +9,8 @@ from contextlib import suppress
 from tilewright.ir.errors import ScheduleError
 from tilewright.ir.loop import For, Kernel
 from tilewright.ir.target import Target
-from tilewright.passes.schedule.defaults.partial_sums import CHAIN, block_sum, is_long_sum
-from tilewright.passes.schedule.defaults.plan import Plan, extent, is_static
+from tilewright.passes.schedule.defaults.partial_sums import block_sum, is_long_sum
+from tilewright.passes.schedule.defaults.plan import Plan
 from tilewright.passes.schedule.defaults.template import Template
 from tilewright.passes.schedule.steps import CacheWrite, ComputeAt, Parallel
 
@@ -34,9 +34,7 @@ def _in_blocks(kernel: Kernel) -> Plan:
     for s in [s for s in kernel.stages if s.kind == "reduce" and is_long_sum(s)]:
         if s.output in kernel.outputs:
             plan.do(CacheWrite(s.name))
-        axis = s.reduce_axes[-1]
-        steps = min(CHAIN, extent(axis)) if is_static(axis) else CHAIN
-        blocks[s.name] = block_sum(plan, plan.kernel.stage(s.name), axis, steps)
+        blocks[s.name] = block_sum(plan, plan.kernel.stage(s.name), s.reduce_axes[-1])
     for name, inner in blocks.items():
         plan.do(ComputeAt(inner, "register", (plan.kernel.stage(name).reduce_axes[-1].name,)))
     return _with_tasks(plan)

@@ -95,3 +95,18 @@ FORMS = {
 @pytest.mark.parametrize("name", FORMS)
 def test_form(name: str) -> None:
     FORMS[name]()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dims", [(2048, 2048), ("a", "b"), (3, 40, 50)])
+def test_a_transposition_goes_in_tiles(dims: tuple[Any, ...], target: str) -> None:
+    perm = [*range(len(dims) - 2), len(dims) - 1, len(dims) - 2]
+    chosen = parse_target(f"{target},cores=2")
+    (kernel,) = kernels(f"y = Transpose<perm = {perm}>(x)", dims, (), chosen)
+    first = next(default_candidates(kernel, chosen))
+    prove(first.kernel)
+    chunks = [str(step) for step in first.schedule if step.name == "chunk"]
+    # A cache line of one axis by a vector of the other.
+    assert len(chunks) >= 2
+    assert chunks[0].endswith(" 16)")
+    assert chunks[1].endswith(f" {chosen.lanes(4)})")
