@@ -162,3 +162,23 @@ def test_the_bits_do_not_depend_on_threads() -> None:
         for t in (1, 2)
     ]
     assert results[0].tobytes() == results[1].tobytes()
+
+
+SHORT = {
+    "a window of one": ("AveragePool<kernel_shape = [1, 1]>(x)", (1, 1, 2, 2)),
+    "a window of one, many channels": ("AveragePool<kernel_shape = [1, 1]>(x)", (1, 40, 3, 2)),
+    "an image of one": ("GlobalAveragePool(x)", (2, 5, 1, 1)),
+    "one operand": ("Sum(x)", (3, 1, 4)),
+    "an exponential sum over one": ("ReduceLogSumExp<axes = [1]>(x)", (3, 1, 4)),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", SHORT)
+def test_a_sum_of_one_term(name: str, target: str) -> None:
+    text, shape = SHORT[name]
+    x = terms("mixed", shape)
+    for dims in (None, ["n", *map(str, shape[1:])]):
+        model = one_op(text, shape, dims, opset=13)
+        got = np.asarray(tilewright.compile(model, target).run({"x": x})["y"])
+        np.testing.assert_allclose(got, x, rtol=1e-6, atol=1e-6)

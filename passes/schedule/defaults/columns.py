@@ -83,7 +83,7 @@ class Columns(Template):
 def _keeps_innermost(stage: Stage) -> bool:
     """True if a read of each point of the stage is contiguous along an axis that it keeps."""
     wanted = {v for v in (*stage.axes, *stage.reduce_axes) if v.extent is not ONE}
-    return any(
+    return bool(stage.reduce_axes) and any(
         wanted <= free_variables(r)
         and not r.buffer.layout.blocks
         and all(isinstance(i, Var | Const) for i in r.indices)
