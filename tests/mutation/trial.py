@@ -33,6 +33,18 @@ class Verdict:
         return bool(self.by)
 
 
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    """What is not part of the sources: hidden folders, environments, what was built."""
+    there = Path(folder)
+    return {
+        name
+        for name in names
+        if name in ("build", "__pycache__")
+        or (name.startswith(".") and name != ".ci" and (there / name).is_dir())
+        or (there / name / "pyvenv.cfg").exists()
+    }
+
+
 class Copy:
     """A copy of the tree in which sources may be changed; the package is imported from it."""
 
@@ -40,15 +52,7 @@ class Copy:
         self._timeout = timeout
         self._unfinished: list[str] = []
         self.folder = Path(tempfile.mkdtemp(prefix="tilewright-mutation-"))
-        listed = subprocess.run(
-            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-            cwd=ROOT, capture_output=True, check=True,
-        )  # fmt: skip
-        for name in [*filter(None, listed.stdout.decode().split("\0")), _LIBRARY]:
-            source, target = ROOT / name, self.folder / name
-            if source.is_symlink() or source.is_file():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(source, target, follow_symlinks=False)
+        shutil.copytree(ROOT, self.folder, symlinks=True, ignore=_left_out, dirs_exist_ok=True)
 
     def __enter__(self) -> "Copy":
         return self
