@@ -80,8 +80,8 @@ class Memory:
                 return self._load_vector(buffer, rest, env.mask)
             mask = self._reversed(env.mask) if env.mask else None
             return self._reversed(self._load_vector(buffer, rest.plus(1 - env.lanes), mask))
-        if stride == 2 and env.mask is None:
-            return self._load_pairs(buffer, rest)
+        if stride is not None and 2 <= stride <= env.lanes // 2 and env.mask is None:
+            return self._load_strided(buffer, rest, stride)
         return self._gather(buffer, offset)
 
     def _has_masked_moves(self, buffer: Buffer) -> bool:
@@ -116,13 +116,27 @@ class Memory:
             lanes,
         )
 
-    def _load_pairs(self, buffer: Buffer, start: Offset) -> Value:
-        """Every second element: two vectors that end at the last one wanted."""
+    def _load_strided(self, buffer: Buffer, start: Offset, stride: int) -> Value:
+        """Every ``stride``-th element: as many vectors as these lie in, the last of which ends at
+        the last one wanted.
+        """
         lanes = self.environment.lanes
-        low = self._load_vector(buffer, start, None)
-        high = self._load_vector(buffer, start.plus(lanes - 1), None)
-        picked = [2 * i if 2 * i < lanes else 2 * i + 1 for i in range(lanes)]
-        return self.builder.shuffle(low, high, picked)
+        last = (lanes - 1) * stride + 1 - lanes
+        starts = [*range(0, last, lanes), last]
+        held: dict[int, int] = {}  # the vector that has a lane
+        for number, at in enumerate(starts):
+            held |= {i: number for i in range(lanes) if at <= i * stride < at + lanes}
+        picked = self._load_vector(buffer, start.plus(starts[0]), None)
+        for number, at in enumerate(starts[1:], 1):
+            more = self._load_vector(buffer, start.plus(at), None)
+            # A lane of an earlier vector stays in its place, once it has been picked.
+            before = range(lanes) if number > 1 else [i * stride % lanes for i in range(lanes)]
+            picked = self.builder.shuffle(
+                picked,
+                more,
+                [lanes + i * stride - at if held[i] == number else before[i] for i in range(lanes)],
+            )
+        return picked
 
     def _gather(self, buffer: Buffer, offset: Offset) -> Value:
         """Element by element; an inactive lane reads a spare place instead."""

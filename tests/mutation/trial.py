@@ -98,8 +98,9 @@ class Copy:
         cache = self.folder / ".cache"
         shutil.rmtree(cache, ignore_errors=True)  # compiled code of another mutant proves nothing
         paths = [str(self.folder / "compiler"), str(self.folder), sysconfig.get_path("purelib")]
+        # Options for the run around this one, such as a least coverage, are not for one test.
         environment = {
-            **os.environ,
+            **{k: v for k, v in os.environ.items() if k != "PYTEST_ADDOPTS"},
             "PYTHONPATH": os.pathsep.join(paths),
             "PYTHONDONTWRITEBYTECODE": "1",
             "TILEWRIGHT_CACHE_DIR": str(cache),

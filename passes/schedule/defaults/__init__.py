@@ -15,6 +15,7 @@ from tilewright.passes.schedule.defaults import (
     maps,
     rows,
     serial,
+    short_rows,
     tiled,
 )
 from tilewright.passes.schedule.defaults.template import Candidate, Template, default_candidates
@@ -30,5 +31,6 @@ __all__ = [
     "maps",
     "rows",
     "serial",
+    "short_rows",
     "tiled",
 ]

@@ -25,11 +25,10 @@ from tilewright.passes.schedule.defaults.partial_sums import (
     is_long_sum,
 )
 from tilewright.passes.schedule.defaults.plan import Plan, extent, is_static, memory_order, points
-from tilewright.passes.schedule.defaults.rows import row_axes
+from tilewright.passes.schedule.defaults.rows import recognise
 from tilewright.passes.schedule.defaults.template import Template, cost_of_point, default_tasks
 from tilewright.passes.schedule.handles import Placed
 from tilewright.passes.schedule.steps import (
-    CacheWrite,
     Chunk,
     ComputeAt,
     Enclose,
@@ -62,21 +61,15 @@ class Columns(Template):
     priority = 15
 
     def plans(self, kernel: Kernel, target: Target, choices: Mapping[str, int]) -> Iterator[Plan]:
-        reductions = [s for s in kernel.stages if s.kind == "reduce"]
-        if not reductions or any(s.kind not in ("map", "reduce") for s in kernel.stages):
+        chain = recognise(kernel, choices, _keeps_innermost)
+        if chain is None:
             return
-        if len(kernel.outputs) != 1 or not all(map(_keeps_innermost, reductions)):
-            return
-        plan = Plan(kernel, choices)
-        if kernel.stages[-1].kind == "reduce":
-            plan.do(CacheWrite(kernel.stages[-1].name))
-        root = plan.kernel.stages[-1]
-        kept = row_axes(root, plan.kernel)
-        if root.kind != "map" or not kept or memory_order(root)[-1] is not kept[-1]:
+        plan, reductions, root, kept = chain
+        if not kept or memory_order(root)[-1] is not kept[-1]:
             return
         if any(len(s.axes) > len(kept) for s in reductions):
             return
-        _Columns(plan, root, kept, target).build()
+        ColumnPlan(plan, root, kept, target).build()
         yield plan
 
 
@@ -97,7 +90,7 @@ def _innermost(read: Read) -> object:
     return read.indices[dims[-1]] if dims else None
 
 
-class _Columns:
+class ColumnPlan:
     """Builds the plan: ``kept`` are the axes that all reductions keep, the columns last."""
 
     def __init__(self, plan: Plan, root: Stage, kept: list[Var], target: Target) -> None:
@@ -115,7 +108,7 @@ class _Columns:
         elif alone and is_splittable(reduction) and self._is_long(reduction):
             self._stream(reduction)
         else:
-            self._in_blocks()
+            self.in_blocks()
 
     @staticmethod
     def _is_long(stage: Stage) -> bool:
@@ -217,8 +210,10 @@ class _Columns:
 
     # --- chains -----------------------------------------------------------------------------------
 
-    def _in_blocks(self) -> None:
-        """Compute everything for a block of columns at a time."""
+    def in_blocks(self, unrolled: bool = False) -> None:
+        """Compute everything for a block of columns at a time; ``unrolled`` if the loops over what
+        is reduced are short.
+        """
         plan = self.plan
         blocks: dict[str, str] = {}
         for s in self.reductions:
@@ -230,21 +225,27 @@ class _Columns:
         others = tuple(v.name for v in self.root.axes if v not in self.kept)
         parts = self._parts(columns, 1, others)
         for s in reversed(before):
-            self._place(s, twins[s.name], blocks.get(s.name, ""), parts)
+            loops = self._place(s, twins[s.name], blocks.get(s.name, ""), parts)
+            plan.unroll_short(loops if unrolled else ())
         for part in parts:
             plan.reorder(*part.inside, part.lane)
             plan.do(Vectorize(part.lane))
+            plan.unroll_short(part.inside if unrolled else ())
+            if unrolled:  # strided accesses are slow where lanes are masked
+                plan.peel(part.block, at_least=2, suffix="e")
         plan.do(Parallel(task))
 
     def _column_of(self, s: Stage) -> str:
         """The axis of a stage along which its output moves with the columns: its innermost."""
         return memory_order(s)[-1].name if s.axes else ""
 
-    def _place(self, s: Stage, column: str, blocks: str, parts: list[Part]) -> None:
+    def _place(self, s: Stage, column: str, blocks: str, parts: list[Part]) -> list[str]:
+        """Compute a stage at the blocks of columns; the loops around its lanes."""
         plan = self.plan
         scope = "register" if s.kind == "reduce" else "workspace"
         where = tuple(p.block for p in parts)
         innermost: list[str] = []
+        around: list[str] = []
         for placed in plan.do(ComputeAt(s.name, scope, where)):
             over = [n for v in s.axes if v.name != column and (n := placed.over(v.name))]
             steps = [placed.over(v.name) for v in plan.kernel.stage(s.name).reduce_axes]
@@ -252,11 +253,13 @@ class _Columns:
             for loop in (placed.over(column), placed.first_over(column)):
                 plan.vectorize_whole(loop, self.lanes)
             innermost += steps[-1:]
+            around += [*over, *steps]
         if blocks:
             for placed in plan.do(ComputeAt(blocks, "register", tuple(innermost))):
                 self._rows_inside(placed, blocks, f"{column}_b")
             for step in innermost:
                 plan.peel(step)
+        return around
 
     # --- few columns ------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ The last stage is a map over rows, or over rows and the reduced axis; all other 
 at the row loop, reductions in partial results (:mod:`.partial_sums`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from tilewright.ir.expr import ONE, Const, Read, Var, free_variables
 from tilewright.ir.loop import Kernel
@@ -43,17 +44,11 @@ class Rows(Template):
     priority = 14
 
     def plans(self, kernel: Kernel, target: Target, choices: Mapping[str, int]) -> Iterator[Plan]:
-        reductions = [s for s in kernel.stages if s.kind == "reduce"]
-        if not reductions or any(s.kind not in ("map", "reduce") for s in kernel.stages):
+        chain = recognise(kernel, choices, reduces_along_memory)
+        if chain is None:
             return
-        if len(kernel.outputs) != 1 or not all(map(_reduces_along_memory, reductions)):
-            return
-        plan = Plan(kernel, choices)
-        if kernel.stages[-1].kind == "reduce":
-            plan.do(CacheWrite(kernel.stages[-1].name))
-        root = plan.kernel.stages[-1]
-        rows = row_axes(root, plan.kernel)
-        if root.kind != "map" or (not rows and any(s.axes for s in reductions)):
+        plan, reductions, _, rows = chain
+        if not rows and any(s.axes for s in reductions):
             return
         trees = {
             s.name: divide(plan, s, target.lanes(s.output.dtype.bytes))
@@ -64,7 +59,36 @@ class Rows(Template):
         yield plan
 
 
-def _reduces_along_memory(stage: Stage) -> bool:
+class Chain(NamedTuple):
+    """A plan for a kernel of maps and reductions, its reductions, the map that ends it, and the
+    axes of that which all reductions keep (:func:`row_axes`).
+    """
+
+    plan: Plan
+    reductions: list[Stage]
+    root: Stage
+    kept: list[Var]
+
+
+def recognise(
+    kernel: Kernel, choices: Mapping[str, int], fits: Callable[[Stage], bool]
+) -> Chain | None:
+    """The chain that a kernel of one output is, if all its reductions fit; else None."""
+    reductions = [s for s in kernel.stages if s.kind == "reduce"]
+    if not reductions or any(s.kind not in ("map", "reduce") for s in kernel.stages):
+        return None
+    if len(kernel.outputs) != 1 or not all(map(fits, reductions)):
+        return None
+    plan = Plan(kernel, choices)
+    if kernel.stages[-1].kind == "reduce":
+        plan.do(CacheWrite(kernel.stages[-1].name))
+    root = plan.kernel.stages[-1]
+    return (
+        Chain(plan, reductions, root, row_axes(root, plan.kernel)) if root.kind == "map" else None
+    )
+
+
+def reduces_along_memory(stage: Stage) -> bool:
     """True if a read of all points of the stage is contiguous along the last reduce axis: no
     element is used twice.
     """

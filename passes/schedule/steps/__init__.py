@@ -20,6 +20,7 @@ from tilewright.passes.schedule.steps.stages import (
     PadAxis,
     SplitReduction,
 )
+from tilewright.passes.schedule.steps.store_order import StoreOrder
 
 __all__ = [
     "Bind",
@@ -41,6 +42,7 @@ __all__ = [
     "Split",
     "SplitAxis",
     "SplitReduction",
+    "StoreOrder",
     "Synchronize",
     "Unroll",
     "Vectorize",

@@ -88,6 +88,14 @@ FORMS = {
         "t = Transpose<perm = [1, 0]>(x) y = MatMul(w, t)", (300, 512), (1, 512), by="rows"
     ),
     "sum of all": case("y = ReduceSum<keepdims = 0>(x)", ("n", 9), by="rows"),
+    **{
+        f"softmax of {k}": case("y = Softmax<axis = -1>(x)", ("n", 300, k), by=by)
+        for k, by in ((2, "shortrows"), (3, "shortrows"), (15, "shortrows"), (16, "rows"))
+    },
+    "sum of pairs": case(
+        "axes = Constant<value_ints = [1]>() y = ReduceSum(x, axes)", ("n", 2), by="shortrows"
+    ),
+    "softmax of few rows": case("y = Softmax<axis = -1>(x)", (7, 10), by="rows"),
     "softmax of channels": case("y = Softmax<axis = 1>(x)", ("n", 21, "h"), by="columns"),
 }  # fmt: skip
 

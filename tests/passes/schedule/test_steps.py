@@ -135,6 +135,11 @@ REFUSED: list[tuple[Kernel, str, str]] = [
     (MATMUL, "split_axis(mm, k, 3)", "Stage 'mm' has no axis 'k' there; it has i, j."),
     (SOFT, "split_axis(total, f, 2)", "Stage 'total' of kind 'scan' cannot be split."),
     (SHIFTED, "split_axis(exp, i, 2)", "Stage 'exp' does not write its buffer at its own axes."),
+    (MATMUL, "store_order(relu, q, p)", "Stage 'relu' writes an output of the kernel."),
+    (MATMUL, "store_order(mm, j)", "Name each axis of stage 'mm' once; it has i, j."),
+    (MATMUL, "store_order(mm, j, i, i)", "Name each axis of stage 'mm' once; it has i, j."),
+    (SHIFTED, "store_order(exp, i, j)", "Stage 'exp' does not write its buffer at its own axes."),
+    (MATMUL, "split(p, 4); store_order(mm, j, i)", "Steps on stages come before steps on loops."),
     # stages
     (MATMUL, "split(p, 4); cache_write(relu)", "Steps on stages come before steps on loops."),
     (MATMUL, "cache_write(nn)", "There is no stage 'nn'; the stages are mm, relu."),
@@ -213,6 +218,7 @@ def random_step(rng: random.Random, kernel: Kernel) -> Step:
     """A step with arguments that exist, mostly: loops, stages and axes of the kernel."""
     loops, stage = loop_names(kernel.body), rng.choice(kernel.stages)
     buffers = [b.name for s in kernel.stages for b in s.outputs] + [b.name for b in kernel.inputs]
+    names = [v.name for v in stage.axes] or ["i"]
     cls = rng.choice(list(Step.registry.values()))
     values: dict[str, object] = {
         "stage": stage.name,
@@ -224,6 +230,7 @@ def random_step(rng: random.Random, kernel: Kernel) -> Step:
         "suffix": rng.choice(("a", "b", "init")),
         "dtype": rng.choice(("same", "f32", "f64")),
         "inside": tuple(v.name for v in stage.reduce_axes[1:] if rng.random() < 0.5),
+        "axes": tuple(rng.sample(names, max(1, len(names) - (rng.random() < 0.1)))),
         "loops": tuple(rng.sample(loops, min(len(loops), rng.randint(1, 3)))),
     }
     numbers, places = (-1, 0, 1, 2, 3, 4, 8), ("loop", "outer", "inner")
@@ -268,7 +275,7 @@ def test_random_steps_are_refused_or_give_well_formed_kernels(seed: int) -> None
 
 def test_every_step_prints_its_arguments() -> None:
     assert str(ComputeAt("mm", "register", ("i_o", "i_t"))) == "compute_at(mm, register, i_o, i_t)"
-    assert len(Step.registry) == 22
+    assert len(Step.registry) == 23
 
 
 # --- docstrings ---
