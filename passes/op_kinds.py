@@ -7,11 +7,12 @@ operands, at indices that need no loop); *reduction*; *contraction* (a sum of pr
 broadcast index) or *index maps* (they move elements).
 """
 
-from tilewright.ir.expr import ONE, Const, Expr
+from tilewright.ir.expr import ONE, ZERO, Const, Expr
 from tilewright.ir.graph import Node, Value
 from tilewright.ir.layout import Layout, row_major
 from tilewright.ir.op import Op
 from tilewright.ir.ops.elementwise import Elementwise
+from tilewright.ir.ops.slice import Slice
 from tilewright.ir.ops.transpose import Transpose
 from tilewright.ir.types import TensorType
 
@@ -94,12 +95,15 @@ def is_contraction(node: Node) -> bool:
 def is_alias(node: Node) -> bool:
     """True for a reshape or transposition whose result is the same bytes in the same order.
 
-    That is a reshape of row-major to row-major, one that only adds or drops dims of 1, and a
-    transposition that the layouts undo: channels-last ``[n,c,h,w]`` is row-major ``[n,h,w,c]``.
+    That is a reshape of row-major to row-major, one that only adds or drops dims of 1, a
+    transposition that the layouts undo: channels-last ``[n,c,h,w]`` is row-major ``[n,h,w,c]``, and
+    a slice of a blocked layout that turns what it leaves out into padding.
     """
     if len(node.operands) != 1:
         return False
     before, after = node.operands[0].type, node.results[0].type
+    if isinstance(node.op, Slice):
+        return _leaves_padding(node.op, before, after)
     if before.layout.blocks or after.layout.blocks:
         return False
     if isinstance(node.op, Transpose):
@@ -112,6 +116,17 @@ def is_alias(node: Node) -> bool:
     layout = carried_layout(before, after.shape)
     return layout is not None and _order_without_units(after) == _order_without_units(
         after.with_layout(layout)
+    )
+
+
+def _leaves_padding(op: Slice, before: TensorType, after: TensorType) -> bool:
+    layout = after.layout
+    return (
+        bool(layout.blocks)
+        and before.layout is layout
+        and all(start is ZERO for start in op.starts)
+        and all(step == 1 for step in op.steps)
+        and layout.physical_shape(before.shape) == layout.physical_shape(after.shape)
     )
 
 

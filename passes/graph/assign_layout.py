@@ -8,16 +8,18 @@ Where a producer cannot write what a user wants, a ``relayout`` stands between t
 output, and before a convolution without padding of a model input (one with padding copies its input
 anyway). Tensors whose spatial dims are 1 stay row-major, which is the same memory.
 
-Constant weights go to the layouts that the kernels of convolutions and matrix products read (``B``
-is two vectors):
+Weights go to the layouts that the kernels of convolutions and matrix products read (``B`` is two
+vectors):
 
 * convolution ``[O/B][spatial...][I][B]``; depthwise ``[spatial...][C][1]``;
 * grouped convolution whose groups do not hold whole blocks ``[spatial...][I][O]``;
 * transposed convolution ``[O/B][spatial...][I][B]``;
 * matrix ``[N/B][K][B]``.
 
-They are written as ``relayout`` of constants, which constant folding executes. A table that gathers
-read and that is such a weight, transposed or not, gets its bytes (:mod:`tilewright.passes.tables`).
+They are written as ``relayout``, which constant folding executes. A weight that is no constant is
+converted in every run, where that pays (:mod:`tilewright.passes.conv_weights`); the kernels of
+matrix products pack theirs themselves. A table that gathers read and that is such a weight,
+transposed or not, gets its bytes (:mod:`tilewright.passes.tables`).
 """
 
 from dataclasses import dataclass
@@ -29,6 +31,7 @@ from tilewright.ir.layout import Layout, channels_last, row_major
 from tilewright.ir.ops.conv import Conv
 from tilewright.ir.ops.relayout import Relayout
 from tilewright.ir.ops.reshape import Reshape
+from tilewright.passes.conv_weights import conversion_pays, convert_weight, weight_layout
 from tilewright.passes.manager import Pass, PassContext
 from tilewright.passes.op_kinds import (
     carried_layout,
@@ -134,7 +137,7 @@ def _wanted(user: Node, position: int, chosen: dict[Value, Layout]) -> Layout | 
 def _is_flat(value: Value, layout: Layout) -> bool:
     """True if the layout is row-major in memory: dims of 1 apart, the order is the same."""
     order = [a for a in layout.order if value.type.shape[a] is not ONE]
-    return order == sorted(order)
+    return not layout.blocks and order == sorted(order)
 
 
 def _is_written_out(value: Value) -> bool:
@@ -171,16 +174,29 @@ class _Borders:
         return self._made[key]
 
     def pack_weights(self, node: Node, block: int) -> None:
-        """Give the constant weight of a contraction its packed layout."""
+        """Give the weight of a contraction the layout that its kernel reads: a constant always,
+        another where converting it in every run pays.
+        """
         if node.op.name not in ("conv", "conv_transpose", "matmul"):
             return
         weight = node.operands[1]
-        if isinstance(weight.op, Constant) and weight.type.layout.is_row_major:
-            layout = _weight_layout(node, block)
-            if layout is not None:
-                node.set_operand(1, self._converted(weight, layout))
-                if node.op.name == "matmul":
-                    self._packed.append(Packed(weight, layout))
+        constant = isinstance(weight.op, Constant)
+        if not constant and not conversion_pays(node):
+            return
+        layout = weight_layout(node, block)
+        if layout is None or (not constant and _is_flat(weight, layout)):
+            return
+        convert = self._converted if constant else self._converted_weight
+        node.set_operand(1, convert(weight, layout))
+        if node.op.name == "matmul":
+            self._packed.append(Packed(weight, layout))
+
+    def _converted_weight(self, weight: Value, layout: Layout) -> Value:
+        key = (weight, layout)
+        if key not in self._made:
+            self._made[key] = convert_weight(self._builder, weight, layout)
+            self.inserted = True
+        return self._made[key]
 
     def share_tables(self, module: Module) -> None:
         """Let gathers read tables as the bytes of packed weights, where they are the same."""
@@ -222,19 +238,3 @@ class _Borders:
         """Return every output in row-major order."""
         outputs = list(self._graph.outputs)
         self._graph.set_outputs([self._converted(v, row_major(v.type.rank)) for v in outputs])
-
-
-def _weight_layout(node: Node, block: int) -> Layout | None:
-    weight = node.operands[1].type
-    if node.op.name == "matmul":
-        return Layout((1, 0), ((1, block),)) if weight.rank == 2 else None
-    groups = int(node.op.attributes()["groups"])
-    spatial = tuple(range(2, weight.rank))
-    outputs, inputs = weight.static_shape[:2]
-    if node.op.name == "conv_transpose":
-        return Layout((1, *spatial, 0), ((1, block),)) if groups == 1 else None
-    if groups > 1 and inputs == 1:
-        return Layout((*spatial, 0, 1))
-    if outputs // groups % block and groups > 1:
-        return Layout((*spatial, 1, 0))
-    return Layout((0, *spatial, 1), ((0, block),))
