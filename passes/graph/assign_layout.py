@@ -22,15 +22,18 @@ matrix products pack theirs themselves. A table that gathers read and that is su
 transposed or not, gets its bytes (:mod:`tilewright.passes.tables`).
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.ir.expr import ONE
+from tilewright.ir.bounds import known_lt
+from tilewright.ir.expr import ONE, index
 from tilewright.ir.graph import Builder, Constant, Graph, Module, Node, Value
 from tilewright.ir.layout import Layout, channels_last, row_major
 from tilewright.ir.ops.conv import Conv
 from tilewright.ir.ops.relayout import Relayout
 from tilewright.ir.ops.reshape import Reshape
+from tilewright.ir.ops.transpose import Transpose
 from tilewright.passes.conv_weights import conversion_pays, convert_weight, weight_layout
 from tilewright.passes.manager import Pass, PassContext
 from tilewright.passes.op_kinds import (
@@ -44,6 +47,8 @@ from tilewright.passes.op_kinds import (
 from tilewright.passes.tables import Packed, shared_tables
 
 _SOURCES = frozenset(("avg_pool", "conv", "conv_transpose", "max_pool", "sum_pool"))
+_NARROW = index(4)
+"""Convolutions of fewer outputs fill no vector with these."""
 _AGNOSTIC = frozenset(
     (
         "concat",
@@ -71,11 +76,14 @@ class AssignLayout(Pass):
 
     def run(self, module: Module, context: PassContext) -> bool:
         graph = module.graph
-        chosen = _choose(graph)
+        narrow = {node for node in graph.nodes if _is_narrow(node)}
+        chosen = _choose(graph, narrow)
         for value, layout in chosen.items():
             value.type = value.type.with_layout(layout)
         borders = _Borders(module)
         for node in list(graph.nodes):
+            if node in narrow and node.operands[0].type.layout.is_row_major:
+                continue
             borders.pack_weights(node, 2 * context.target.lanes(4))
             borders.convert_operands(node)
         borders.share_tables(module)
@@ -84,10 +92,12 @@ class AssignLayout(Pass):
         return bool(chosen) or borders.inserted
 
 
-def _choose(graph: Graph) -> dict[Value, Layout]:
+def _choose(graph: Graph, narrow: Collection[Node]) -> dict[Value, Layout]:
     """The layouts of the values that are not row-major."""
     chosen: dict[Value, Layout] = {}
     for node in graph.nodes:
+        if node in narrow and node.operands[0] not in chosen:
+            continue
         layout = _followed(node, chosen)
         if layout is not None:
             chosen[node.results[0]] = layout
@@ -95,11 +105,47 @@ def _choose(graph: Graph) -> dict[Value, Layout]:
         value = node.results[0]
         writes_any = len(node.results) == 1 and (is_map(node) or is_reduction(node))
         if writes_any and value not in chosen and value.uses and not value.returned:
-            wanted = {_wanted(user, i, chosen) for user, i in value.uses}
+            wanted = {None if u in narrow else _wanted(u, i, chosen) for u, i in value.uses}
             layout = wanted.pop()
             if layout is not None and not wanted:
                 chosen[value] = layout
     return {v: t for v, t in chosen.items() if not _is_flat(v, t) and not _is_written_out(v)}
+
+
+def _is_narrow(node: Node) -> bool:
+    """True for a convolution with few outputs and windows of one point, whose operand is read by no
+    convolution or pool of another kind, and is not channels-last by itself.
+    """
+    if not isinstance(node.op, Conv):
+        return False
+    x = node.operands[0]
+    users = {u for u, position in x.uses if position == 0}
+    return all(map(_sums_channels, users | {node})) and not _lies_in(channels_last(x.type.rank), x)
+
+
+def _lies_in(layout: Layout, value: Value) -> bool:
+    """True if a value that is a transposition needs no copy in that layout."""
+    node = value.producer
+    if node is None:
+        return False
+    if isinstance(node.op, Reshape):
+        (x,) = node.operands
+        carried = carried_layout(value.type.with_layout(layout), x.type.shape)
+        return carried is not None and _lies_in(carried, x)
+    if not isinstance(node.op, Transpose):
+        return False
+    moved = [node.op.perm[a] for a in layout.order if value.type.shape[a] is not ONE]
+    return moved == sorted(moved)
+
+
+def _sums_channels(node: Node) -> bool:
+    """True if a node may read any order, and is no convolution of larger windows or a pool."""
+    op = node.op
+    if not isinstance(op, Conv):
+        return op.name not in _SOURCES
+    outputs, _, *window = node.operands[1].type.shape
+    plain = op.groups == 1 and not any(op.pads) and set(op.strides) == {1}
+    return plain and all(d is ONE for d in window) and known_lt(outputs, _NARROW) is True
 
 
 def _followed(node: Node, chosen: dict[Value, Layout]) -> Layout | None:
