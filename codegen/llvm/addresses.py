@@ -21,6 +21,7 @@ from tilewright.ir.expr import (
     ZERO,
     Const,
     Expr,
+    IndexOp,
     Scalar,
     Var,
     add,
@@ -124,6 +125,13 @@ def flat_offset(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
     return known
 
 
+def _cycle(e: Expr, lane: Var | None) -> int:
+    """The ``m`` of ``lane % m``; 0 for other expressions."""
+    if isinstance(e, IndexOp) and e.op == "mod" and e.a is lane and isinstance(e.b, Const):
+        return int(e.b.literal)
+    return 0
+
+
 class Addresses:
     """Emits the addresses of elements."""
 
@@ -168,6 +176,18 @@ class Addresses:
             return Access(None, Offset(terms, 0))
         stride = integer_constant(split[0])
         return Access(stride, Offset(terms if stride is None else split[1], 0))
+
+    def period(self, offset: Offset) -> tuple[int, Offset] | None:
+        """How many elements the lanes go through again and again, one after another, and where
+        these begin; None for other accesses.
+        """
+        lane = self.environment.lane
+        terms = terms_of(offset.terms)
+        along = [m for m, factor in terms if factor == 1 and len(m) == 1 and _cycle(m[0], lane)]
+        rest = polynomial({m: factor for m, factor in terms if m not in along})
+        if len(along) != 1 or self.environment.varies(rest):
+            return None
+        return _cycle(along[0][0], lane), Offset(rest, offset.number)
 
     # --- pointers ---------------------------------------------------------------------------------
 

@@ -80,9 +80,17 @@ class Memory:
                 return self._load_vector(buffer, rest, env.mask)
             mask = self._reversed(env.mask) if env.mask else None
             return self._reversed(self._load_vector(buffer, rest.plus(1 - env.lanes), mask))
-        if stride is not None and 2 <= stride <= env.lanes // 2 and env.mask is None:
+        if stride is not None and 2 <= stride <= self._longest_stride(buffer) and not env.mask:
             return self._load_strided(buffer, rest, stride)
+        cycle = self.addresses.period(offset) if stride is None else None
+        if cycle is not None and env.lanes % cycle[0] == 0 and not env.mask:
+            once = self._load_vector(buffer, cycle[1], None, cycle[0])
+            return self.builder.shuffle(once, once, [i % cycle[0] for i in range(env.lanes)])
         return self._gather(buffer, offset)
+
+    def _longest_stride(self, buffer: Buffer) -> int:
+        """The longest stride at which vectors are fewer loads than elements, by half."""
+        return min(self.environment.lanes, self.builder.target.lanes(buffer.dtype.bytes)) // 2
 
     def _has_masked_moves(self, buffer: Buffer) -> bool:
         """True if the target masks elements of that size; else LLVM makes a branch a lane."""
@@ -97,8 +105,10 @@ class Memory:
         alias = self.places[buffer].alias
         return self.builder.emit(f"load {element}, {pointer}, align {align}{alias}", element)
 
-    def _load_vector(self, buffer: Buffer, start: Offset, mask: Value | None) -> Value:
-        b, lanes = self.builder, self.environment.lanes
+    def _load_vector(
+        self, buffer: Buffer, start: Offset, mask: Value | None, lanes: int | None = None
+    ) -> Value:
+        b, lanes = self.builder, lanes or self.environment.lanes
         pointer = self.addresses.pointer(buffer, start)
         align = self.addresses.align(buffer, start)
         element = memory_element(buffer.dtype, b.target)
@@ -117,18 +127,34 @@ class Memory:
         )
 
     def _load_strided(self, buffer: Buffer, start: Offset, stride: int) -> Value:
+        """Every ``stride``-th element, one register of them at a time."""
+        b, lanes = self.builder, self.environment.lanes
+        width = b.target.lanes(buffer.dtype.bytes)
+        if lanes <= width or lanes % width or lanes & (lanes - 1):
+            return self._pick(buffer, start, stride, lanes)
+        parts = [
+            self._pick(buffer, start.plus(at * stride), stride, width)
+            for at in range(0, lanes, width)
+        ]
+        while len(parts) > 1:
+            parts = [
+                b.shuffle(x, y, range(2 * x.lanes))
+                for x, y in zip(parts[::2], parts[1::2], strict=True)
+            ]
+        return parts[0]
+
+    def _pick(self, buffer: Buffer, start: Offset, stride: int, lanes: int) -> Value:
         """Every ``stride``-th element: as many vectors as these lie in, the last of which ends at
         the last one wanted.
         """
-        lanes = self.environment.lanes
         last = (lanes - 1) * stride + 1 - lanes
         starts = [*range(0, last, lanes), last]
         held: dict[int, int] = {}  # the vector that has a lane
         for number, at in enumerate(starts):
             held |= {i: number for i in range(lanes) if at <= i * stride < at + lanes}
-        picked = self._load_vector(buffer, start.plus(starts[0]), None)
+        picked = self._load_vector(buffer, start, None, lanes)
         for number, at in enumerate(starts[1:], 1):
-            more = self._load_vector(buffer, start.plus(at), None)
+            more = self._load_vector(buffer, start.plus(at), None, lanes)
             # A lane of an earlier vector stays in its place, once it has been picked.
             before = range(lanes) if number > 1 else [i * stride % lanes for i in range(lanes)]
             picked = self.builder.shuffle(

@@ -13,7 +13,14 @@ from tilewright.ir.expr import Const, IndexOp, Read, Var, free_variables, walk
 from tilewright.ir.loop import Kernel
 from tilewright.ir.stage import Stage
 from tilewright.passes.schedule.defaults.plan import memory_order
-from tilewright.passes.schedule.defaults.template import is_contiguous, is_contraction
+from tilewright.passes.schedule.defaults.template import (
+    is_contiguous,
+    is_contraction,
+    stride_along,
+)
+
+LONGEST_STRIDE = 4
+"""The longest stride at which reading vectors pays: each takes as many loads."""
 
 
 @dataclass
@@ -82,6 +89,17 @@ class Form:
         return min(
             along, key=lambda r: len(free_variables(r) & set(self.reduction.axes)), default=None
         )
+
+    def strided(self) -> Read | None:
+        """The read of a contraction that moves by a few elements, always as many, along the vector
+        axis: the input of a convolution of one output that steps by two.
+        """
+        read = self.varying()
+        if read is None:
+            return None
+        step = stride_along(read.buffer, read.indices, self.twin[self.vector])
+        few = isinstance(step, Const) and 1 < int(step.literal) <= LONGEST_STRIDE
+        return read if few else None
 
     @property
     def is_blocked(self) -> bool:

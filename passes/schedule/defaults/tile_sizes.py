@@ -7,12 +7,18 @@ axis when the weights are large (each core then streams its own part of the weig
 boxes stay in cache.
 """
 
-from tilewright.ir.expr import Const, free_variables
+from tilewright.ir.expr import Const, Var, free_variables, index
 from tilewright.ir.stage import Stage
 from tilewright.ir.target import Target
 from tilewright.passes.schedule.defaults.contraction import Form
 from tilewright.passes.schedule.defaults.plan import Plan, extent, is_static, memory_order, points
-from tilewright.passes.schedule.defaults.template import default_tasks, is_contraction, task_counts
+from tilewright.passes.schedule.defaults.template import (
+    default_tasks,
+    is_contiguous,
+    is_contraction,
+    stride_along,
+    task_counts,
+)
 
 
 def vector_block(form: Form, target: Target, grouped: bool = False) -> int:
@@ -20,7 +26,11 @@ def vector_block(form: Form, target: Target, grouped: bool = False) -> int:
     lanes = target.lanes(form.reduction.output.dtype.bytes)
     operand = form.operand()
     if operand is None:
-        return 1
+        if form.strided() is None or extent(form.vector) < lanes:
+            return 1
+        # With few rows only vectors are chains of their own.
+        rows = extent(form.row) if form.row is not None else 1
+        return min(max(1, 4 // rows), extent(form.vector) // lanes) * lanes
     for _, factor in operand.buffer.layout.blocks:
         return factor
     size = extent(form.vector)
@@ -28,9 +38,11 @@ def vector_block(form: Form, target: Target, grouped: bool = False) -> int:
         return 2 * lanes
     if grouped:
         return _group_block(size, lanes)
-    return next(
-        (b for b in (2 * lanes, lanes) if size % b == 0), 2 * lanes if size > 2 * lanes else size
-    )
+    # Part of a vector whose lanes are no power of two is slow: the lanes that are too many are
+    # masked.
+    part = 1 << (size - 1).bit_length()
+    most = min(2 * lanes, part if size < lanes else size)
+    return next((b for b in (2 * lanes, lanes) if size % b == 0), most)
 
 
 def _group_block(size: int, lanes: int) -> int:
@@ -41,6 +53,27 @@ def _group_block(size: int, lanes: int) -> int:
     if size <= 2 * lanes and not size & (size - 1):
         return size
     return min((2 * lanes, lanes), key=lambda block: -(-size // block) * block)
+
+
+def shared_rows(form: Form, target: Target, block: int) -> int:
+    """How many neighbouring rows share a vector of few channels: 1 unless their points lie one
+    after another in memory, as in a depthwise convolution that steps by one.
+    """
+    lanes = target.lanes(form.reduction.output.dtype.bytes)
+    if form.row is None or form.is_blocked or block <= 1 or lanes % block:
+        return 1
+    if not is_static(form.row) or extent(form.vector) != block or not is_static(form.vector):
+        return 1
+    row, size = form.twin[form.row], index(block)
+    along = [r for r in form.reduction.reads() if row in free_variables(r)]
+    written = stride_along(form.root.output, form.root.targets, form.row)
+    if written is not size or any(
+        not is_contiguous(r, form.twin[form.vector])
+        or stride_along(r.buffer, r.indices, row) is not size
+        for r in along
+    ):
+        return 1
+    return lanes // block
 
 
 class TileSizes:
@@ -74,6 +107,12 @@ class TileSizes:
         default = weights > self.target.l2 or weights >= activations
         return bool(self.plan.choose("panels_first", int(default), (0, 1)))
 
+    def chunks_panels(self, panel: str) -> bool:
+        """True if a task should take several panels and all rows, though no weights are read along
+        them: strided reads are slow under a mask, which all panels but the last can do without.
+        """
+        return bool(panel) and self.form.strided() is not None and self.panel_block(panel) > 1
+
     def panel_block(self, panel: str) -> int:
         """How many panels a task takes."""
         size = self.plan.size(panel)
@@ -106,14 +145,22 @@ class TileSizes:
         panel of them.
         """
         total = s.output.dtype.bytes
-        for v in memory_order(s)[-2:]:
-            total *= extent(v)
+        rows = self._row_axes(s)
+        for v in s.axes:
+            total *= 1 if v in rows else extent(v)
         if self.goes_by_panel(s):
             total = max(1, total // extent(self.form.vector)) * self.block
-        rows = [v for v in s.axes if v not in memory_order(s)[-2:]]
         strides = max((extent(v) for v in rows), default=1)
         heights = max((extent(v) for v in self.form.order[:-2]), default=1)
         return total * max(1, strides // max(1, heights))
+
+    def _row_axes(self, s: Stage) -> list[Var]:
+        """The axes of a producer along which the loops outside a row of the root move."""
+        outside = {self.form.twin[v] for v in self.form.order[:-2] if v in self.form.twin}
+        read = next(r for r in self.form.reduction.reads() if r.buffer in s.outputs)
+        return [
+            v for v, i in zip(s.axes, read.indices, strict=True) if outside & set(free_variables(i))
+        ]
 
     def divides_rows(self, row: str, panel: str) -> bool:
         """True if a task of a plain matrix product should take some rows: if they are many, or
@@ -143,9 +190,9 @@ class TileSizes:
         # All blocks that hold every row are one.
         return self.plan.choose("row_block", share(self.tasks), options, lambda n: min(n, size))
 
-    def tile_rows(self, row: str) -> int:
+    def tile_rows(self, row: str, shared: int = 1) -> int:
         """Rows of a tile: as many accumulators as registers allow, balanced over a constant row
-        loop.
+        loop; whole vectors of rows where so many share one.
         """
         vectors = self.vectors
         most = max(1, (self.target.registers - vectors - 1) // vectors)
@@ -157,9 +204,10 @@ class TileSizes:
         size = self.plan.static_size(row)
         if size is None:
             return most
+        size = max(1, size // shared)
         options = range(1, min(most, size) + 1)
         default = min(options, key=lambda t: (_tile_cost(size, t, vectors), -t))
-        return self.plan.choose("tile_rows", default, options)
+        return self.plan.choose("tile_rows", default, options) * shared
 
     def goes_by_panel(self, s: Stage) -> bool:
         """True if a panel of the vector axis reads a panel of ``s`` only, as in a depthwise

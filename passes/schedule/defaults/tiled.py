@@ -24,18 +24,20 @@ from tilewright.passes.schedule.defaults.long_reductions import (
 )
 from tilewright.passes.schedule.defaults.plan import Plan, extent, is_static, memory_order
 from tilewright.passes.schedule.defaults.template import Template, is_contiguous
-from tilewright.passes.schedule.defaults.tile_sizes import TileSizes, vector_block
+from tilewright.passes.schedule.defaults.tile_sizes import TileSizes, shared_rows, vector_block
 from tilewright.passes.schedule.handles import Placed
 from tilewright.passes.schedule.steps import (
     CacheWrite,
     Chunk,
     ComputeAt,
+    Fuse,
     Pack,
     PadAxis,
     Parallel,
     Partition,
     Split,
     SplitAxis,
+    StoreOrder,
     Unroll,
     Vectorize,
 )
@@ -63,8 +65,9 @@ class Tiled(Template):
             plan.do(SplitAxis(form.root.name, form.vector.name, group))
             form = recognise(plan.kernel)
             assert form is not None
+        lined_up = _line_up(plan, form)
         packed = _pack(plan, form, target)
-        if packed:
+        if packed or lined_up:
             form = recognise(plan.kernel)
             assert form is not None
         block = (
@@ -86,6 +89,23 @@ class Tiled(Template):
             assert form is not None
         _Tiling(plan, form, target, block).build()
         yield plan
+
+
+def _line_up(plan: Plan, form: Form) -> bool:
+    """Let the copy of a window lie along the vector axis where no operand does: that of a
+    convolution of one output, whose input has its channels innermost.
+    """
+    read = form.varying()
+    if read is None or form.operand() is not None or form.strided() is not None:
+        return False
+    axis = form.twin[form.vector]
+    dims = [d for d, i in enumerate(read.indices) if axis in free_variables(i)]
+    producer = next((s for s in form.before if read.buffer in s.outputs), None)
+    if len(dims) != 1 or producer is None or producer.targets != producer.axes:
+        return False
+    others = [v.name for v in memory_order(producer) if v is not producer.axes[dims[0]]]
+    plan.do(StoreOrder(producer.name, (*others, producer.axes[dims[0]].name)))
+    return True
 
 
 def _pack(plan: Plan, form: Form, target: Target) -> bool:
@@ -132,6 +152,7 @@ class _Tiling:
         self.plan, self.form, self.target, self.block = plan, form, target, block
         self.sizes = TileSizes(plan, form, target, block)
         self.rows = 1  # of a tile
+        self.shared = shared_rows(form, target, block)  # of a vector
 
     def build(self) -> None:
         plan, form = self.plan, self.form
@@ -191,6 +212,10 @@ class _Tiling:
         elif row and self.sizes.divides_rows(row, panel):
             chunks = plan.do(Chunk(row, self.sizes.flat_block(row)))
             heads, rest, row = [chunks.outer], [panel, chunks.inner, lane], chunks.inner
+        elif self.sizes.chunks_panels(panel):
+            chunks = plan.do(Chunk(panel, self.sizes.panel_block(panel)))
+            plan.reorder(chunks.outer, chunks.inner, row, lane)
+            return _Loops(chunks.outer, chunks.outer, row, chunks.inner)
         else:
             first = panel or row or lane
             plan.reorder(panel, row, lane)
@@ -206,7 +231,7 @@ class _Tiling:
         if plan.loop(row) is None:
             around = loops.panel if plan.loop(loops.panel) is not None else loops.block
             return [self._vectorized_lane(lane, around)]
-        tile = self.rows = self.sizes.tile_rows(row)
+        tile = self.rows = self.sizes.tile_rows(row, self.shared)
         if tile == 1:
             return [self._vectorized_lane(lane, row)]
         whole, rest, rest_lane = row, "", ""
@@ -215,12 +240,15 @@ class _Tiling:
             whole, rest, rest_lane = parts.main, parts.apart, parts.twin(lane)
         tiles: list[str] = []
         if whole:
-            tiles.append(self._vectorized_lane(lane, self._unrolled_tile(whole, tile)))
+            tiles.append(self._unrolled_tile(whole, tile, lane))
         if rest:
             size = plan.static_size(rest)
             # How many rows are left is known, or each of them is a tile.
-            loop = rest if size is None else self._unrolled_tile(rest, size)
-            tiles.append(self._vectorized_lane(rest_lane, loop))
+            tiles.append(
+                self._unrolled_tile(rest, size, rest_lane)
+                if size is not None
+                else self._vectorized_lane(rest_lane, rest)
+            )
         return tiles
 
     def _totals(self, tiles: list[str]) -> list[str]:
@@ -248,17 +276,31 @@ class _Tiling:
         plan = self.plan
         rows = [v.name for v in stage.axes if v is not vector]
         plan.reorder(*steps, *map(tile.over, rows), tile.over(vector.name))
-        for name in rows:
-            plan.unroll(tile.over(name))
-            plan.unroll(tile.first_over(name))
-        if self.block > 1 and tile.over(vector.name):
-            plan.do(Vectorize(tile.over(vector.name)))
-            plan.do(Vectorize(tile.first_over(vector.name)))
+        for of in (tile.over, tile.first_over):
+            lane = of(vector.name)
+            if self.form.row is not None and self.shared > 1:
+                plan.reorder(*map(of, rows), lane)
+                lane = self._share_vectors(of(self.form.twin[self.form.row].name), lane)
+            for name in rows:
+                plan.unroll(of(name))
+            if self.block > 1 and lane:
+                plan.do(Vectorize(lane))
 
-    def _unrolled_tile(self, row: str, size: int) -> str:
+    def _unrolled_tile(self, row: str, size: int, lane: str) -> str:
+        """Make tiles of so many rows of a loop over rows, its lanes on vectors; their loop."""
         halves = self.plan.do(Split(row, size))
-        self.plan.do(Unroll(halves.inner))
-        return halves.outer
+        lane = self._share_vectors(halves.inner, lane)
+        self.plan.unroll(halves.inner)
+        return self._vectorized_lane(lane, halves.outer)
+
+    def _share_vectors(self, row: str, lane: str) -> str:
+        """Let neighbouring rows of a tile share vectors, if these have room; the loop over lanes."""
+        size = self.plan.static_size(row)
+        if self.shared == 1 or size is None or size % self.shared or self.plan.loop(row) is None:
+            return lane
+        pair = self.plan.do(Split(row, self.shared))
+        self.plan.unroll(pair.outer)
+        return self.plan.do(Fuse(pair.inner, lane))
 
     def _vectorized_lane(self, lane: str, loop: str) -> str:
         if lane:

@@ -14,6 +14,7 @@ from tilewright.ir.target import Target, parse_target
 from tilewright.options import CompileOptions
 from tilewright.passes.schedule.defaults import default_candidates
 from tilewright.passes.schedule.legality import prove
+from tilewright.passes.schedule.slow_stages import slow_stages
 
 TARGETS = ("x86-64-v3", "x86-64-v4")
 
@@ -49,6 +50,7 @@ def check(text: str, dims: tuple[Any, ...], weights: tuple[int, ...], wanted: st
             assert first.template == wanted, name
             kinds = {n.kind for n in walk(first.kernel.body) if isinstance(n, For)}
             assert "vectorized" in kinds
+            assert not slow_stages(kernel, first.kernel, target), name
 
 
 def case(text: str, *shapes: tuple[Any, ...], by: str) -> Callable[[], None]:
@@ -80,6 +82,23 @@ FORMS = {
         )
         for c in (17, 24, 58)
     },
+    **{
+        f"depthwise, {c} channels, {w} columns": case(
+            f"r = Relu(x) y = Conv<group = {c}, pads = [1, 1, 1, 1], strides = [2, 1]>(r, w)",
+            (1, c, 41, w), (c, 1, 3, 3), by="tiled",
+        )
+        for c, w in ((4, 16), (8, 24), (8, 31), (10, 20), (16, 16))
+    },
+    **{
+        f"one output, steps of {step}": case(
+            f"y = Conv<strides = [{step}]>(x, w)", ("n", 1, 20000), (1, 1, 64), by="tiled"
+        )
+        for step in (1, 2, 3)
+    },
+    "one output, of channels that lie innermost": case(
+        "t = MaxPool<kernel_shape = [2, 2]>(x) y = Conv<pads = [2, 2, 2, 2]>(t, w)",
+        ("n", 9, 40, 40), (1, 9, 5, 5), by="tiled",
+    ),
     "transposed, each output element from one input element": case(
         "y = ConvTranspose<strides = [2, 2]>(x, w)", ("n", 24, "h", "w"), (24, 32, 2, 2),
         by="tiled",
@@ -90,7 +109,7 @@ FORMS = {
     "sum of all": case("y = ReduceSum<keepdims = 0>(x)", ("n", 9), by="rows"),
     **{
         f"softmax of {k}": case("y = Softmax<axis = -1>(x)", ("n", 300, k), by=by)
-        for k, by in ((2, "shortrows"), (3, "shortrows"), (15, "shortrows"), (16, "rows"))
+        for k, by in ((2, "shortrows"), (3, "shortrows"), (15, "shortrows"), (24, "rows"))
     },
     "sum of pairs": case(
         "axes = Constant<value_ints = [1]>() y = ReduceSum(x, axes)", ("n", 2), by="shortrows"
