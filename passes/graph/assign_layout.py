@@ -109,7 +109,18 @@ def _choose(graph: Graph, narrow: Collection[Node]) -> dict[Value, Layout]:
             layout = wanted.pop()
             if layout is not None and not wanted:
                 chosen[value] = layout
-    return {v: t for v, t in chosen.items() if not _is_flat(v, t) and not _is_written_out(v)}
+    return {
+        v: t for v, t in chosen.items() if not _is_flat(v, t) and not _is_written_out(v, chosen)
+    }
+
+
+def _reads_windows(node: Node) -> bool:
+    """True for a convolution or pool that makes channels-last of its operand, and has no copy of
+    that with padding.
+    """
+    if node.op.name not in _SOURCES or node.op.name == "conv_transpose":
+        return False
+    return not any(node.op.attributes()["pads"]) and not node.results[0].type.layout.is_row_major
 
 
 def _is_narrow(node: Node) -> bool:
@@ -144,6 +155,8 @@ def _sums_channels(node: Node) -> bool:
     if not isinstance(op, Conv):
         return op.name not in _SOURCES
     outputs, _, *window = node.operands[1].type.shape
+    if outputs is ONE:
+        return True
     plain = op.groups == 1 and not any(op.pads) and set(op.strides) == {1}
     return plain and all(d is ONE for d in window) and known_lt(outputs, _NARROW) is True
 
@@ -186,13 +199,16 @@ def _is_flat(value: Value, layout: Layout) -> bool:
     return not layout.blocks and order == sorted(order)
 
 
-def _is_written_out(value: Value) -> bool:
+def _is_written_out(value: Value, chosen: Collection[Value]) -> bool:
     """True for a model output that its producer, a map or reduction, may as well write
-    row-major.
+    row-major: not a pool of something channels-last, which would read across memory.
     """
-    if not value.returned or value.uses or value.producer is None:
+    node = value.producer
+    if not value.returned or value.uses or node is None:
         return False
-    return not is_contraction(value.producer)
+    return not is_contraction(node) and (
+        node.op.name not in _SOURCES or node.operands[0] not in chosen
+    )
 
 
 class _Borders:
@@ -255,7 +271,7 @@ class _Borders:
     def convert_operands(self, node: Node) -> None:
         """Convert what a node cannot well read as it is."""
         op = node.op
-        if isinstance(op, Conv) and not any(op.pads):
+        if _reads_windows(node):
             x = node.operands[0]
             if x.type.layout.is_row_major and not _is_flat(x, channels_last(x.type.rank)):
                 node.set_operand(0, self._converted(x, channels_last(x.type.rank)))

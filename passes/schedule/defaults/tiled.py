@@ -27,6 +27,7 @@ from tilewright.passes.schedule.defaults.template import Template, is_contiguous
 from tilewright.passes.schedule.defaults.tile_sizes import TileSizes, shared_rows, vector_block
 from tilewright.passes.schedule.handles import Placed
 from tilewright.passes.schedule.steps import (
+    CacheRead,
     CacheWrite,
     Chunk,
     ComputeAt,
@@ -92,16 +93,20 @@ class Tiled(Template):
 
 
 def _line_up(plan: Plan, form: Form) -> bool:
-    """Let the copy of a window lie along the vector axis where no operand does: that of a
-    convolution of one output, whose input has its channels innermost.
+    """Let the operand of a convolution of one output lie along the vector axis where its channels
+    are innermost: what the window is copied to, or else a copy of it.
     """
     read = form.varying()
     if read is None or form.operand() is not None or form.strided() is not None:
         return False
     axis = form.twin[form.vector]
     dims = [d for d, i in enumerate(read.indices) if axis in free_variables(i)]
+    if len(dims) != 1 or read.indices[dims[0]] is axis:
+        return False
     producer = next((s for s in form.before if read.buffer in s.outputs), None)
-    if len(dims) != 1 or producer is None or producer.targets != producer.axes:
+    if producer is None:
+        producer = plan.kernel.stage(plan.do(CacheRead(form.reduction.name, read.buffer.name)))
+    if producer.targets != producer.axes:
         return False
     others = [v.name for v in memory_order(producer) if v is not producer.axes[dims[0]]]
     plan.do(StoreOrder(producer.name, (*others, producer.axes[dims[0]].name)))
