@@ -16,6 +16,7 @@ from tilewright.codegen.llvm.idle import idle_condition
 from tilewright.codegen.llvm.indices import IndexEmitter, integer_constant
 from tilewright.codegen.llvm.loops import LoopEmitter
 from tilewright.codegen.llvm.polls import RUNNING, STATUS_CANCELLED, Intervals, poll_intervals
+from tilewright.codegen.llvm.transposition import as_transposition, emit_transposition
 from tilewright.ir.bounds import lower
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import INDEX
@@ -126,7 +127,7 @@ class StatementEmitter:
                     loop, constant(0, "i64"), self.expressions.indices.index(extent), extent
                 )
             case "unrolled":
-                self._unrolled(loop, self._constant_extent(loop, number))
+                self._unroll(loop, self._constant_extent(loop, number))
             case "vectorized":
                 lanes = self._constant_extent(loop, number)
                 if env.lane is not None or not runs_in_lockstep(loop):
@@ -144,6 +145,13 @@ class StatementEmitter:
                 f"a constant of at most {MAX_UNROLLED}. Split it first."
             )
         return number
+
+    def _unroll(self, loop: For, count: int) -> None:
+        turn = as_transposition(loop) if self.environment.lane is None else None
+        if turn is not None and self.expressions.memory.in_memory(turn.read, turn.store):
+            emit_transposition(turn, self.expressions.memory, self.builder)
+        else:
+            self._unrolled(loop, count)
 
     def _unrolled(self, loop: For, count: int) -> None:
         for i in range(count):

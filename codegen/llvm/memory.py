@@ -15,7 +15,8 @@ from tilewright.codegen.llvm.small_floats import FORMATS, decode, encode
 from tilewright.ir.bounds import is_nonnegative, known_le
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.dtypes import DType
-from tilewright.ir.expr import Expr, Symbol, free_variables, reads
+from tilewright.ir.expr import Expr, Read, Symbol, free_variables, reads
+from tilewright.ir.loop import Store
 
 
 def from_memory(b: Builder, stored: Value, dtype: DType) -> Value:
@@ -180,6 +181,20 @@ class Memory:
             self._spare = self.builder.allocate("i64", 1, 8)
             self.builder.blocks[0].lines.insert(0, f"  store i64 0, {self._spare}")
         return self._spare
+
+    # --- whole vectors, as they lie in memory ---
+
+    def in_memory(self, read: Read, store: Store) -> bool:
+        """True if no lane has a copy of its own of what is read and written."""
+        return all(self.places[b].private is None for b in (read.buffer, store.buffer))
+
+    def load_whole(self, buffer: Buffer, indices: tuple[Expr, ...], lanes: int) -> Value:
+        """The elements from one on, in the type of memory."""
+        return self._load_vector(buffer, self.addresses.offset(buffer, indices), None, lanes)
+
+    def store_whole(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
+        """Write a vector in the type of memory from an element on."""
+        self._store_vector(buffer, self.addresses.offset(buffer, indices), value, None)
 
     # --- writes -----------------------------------------------------------------------------------
 

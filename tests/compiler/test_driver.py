@@ -77,7 +77,7 @@ def test_one_row_for_each_form(first: Build) -> None:
     product, softmax = rows
     assert (product.launches, softmax.launches) == (3, 1)
     assert "layer0" in product.origin and "last" in softmax.origin
-    assert (product.template, softmax.template) == ("tiled", "rows")
+    assert (product.template, softmax.template) == ("tiled", "shortrows")
     for row in rows:
         assert parse_schedule(row.schedule) and row.proof_ms > 0 and not row.cached
     assert [call.name for call in first.manifest.kernels] == [product.name] * 3 + [softmax.name]

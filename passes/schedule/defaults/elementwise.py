@@ -2,13 +2,14 @@
 """Kernels of one map: a nest in the memory order of the output, its innermost axis on vectors.
 
 Where an operand lies the other way round, as in a transposition, the nest goes in tiles of a cache
-line by some vectors, so that every line of it is used whole while it is in L1.
+line by some vectors, so that every line of it is used whole while it is in L1. A plain copy goes
+in squares that are turned in registers, and reads every line once.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tilewright.ir.expr import free_variables
+from tilewright.ir.expr import Read, free_variables
 from tilewright.ir.loop import Kernel
 from tilewright.ir.stage import Stage
 from tilewright.ir.target import Target
@@ -28,10 +29,16 @@ from tilewright.passes.schedule.defaults.template import (
     is_contiguous,
     task_counts,
 )
-from tilewright.passes.schedule.steps import Chunk, Parallel
+from tilewright.passes.schedule.steps import Chunk, Parallel, Partition, Split, Unroll, Vectorize
 
 LINE = 64
 """Bytes of a cache line."""
+
+LINES = 4
+"""The cache lines of a side of a tile of squares."""
+
+SQUARE = 16
+"""The longest side of a square that is turned in registers: more would not hold it."""
 
 SHORTEST_TILE = 8
 """The least extent of an axis for which tiles pay."""
@@ -90,7 +97,14 @@ class Elementwise(Template):
         if across:
             line = max(1, LINE // stage.output.dtype.bytes)
             rest = [n for n in outer if n != across]
-            self._tiles(plan, rest, (across, line), (inner, lanes), tasks)
+            if isinstance(stage.values[0], Read):
+                side = min(lanes, line, SQUARE)
+                for v in stage.axes:
+                    if v.name in (across, inner) and is_static(v):
+                        side = min(side, 1 << (extent(v).bit_length() - 1))
+                self._squares(plan, rest, (across, inner), line, side, tasks)
+            else:
+                self._tiles(plan, rest, (across, line), (inner, lanes), tasks)
             return
         if axis and axis != inner and len(outer) == 1:
             size = plan.size(inner)
@@ -133,6 +147,32 @@ class Elementwise(Template):
         wanted = tasks.choose(plan, lambda n: plan.task_loops(heads, n))
         task, _ = plan.tasks(heads, wanted)
         plan.vectorize(along.inner, columns[1])
+        plan.do(Parallel(task))
+
+    @staticmethod
+    def _squares(
+        plan: Plan, outer: list[str], loops: tuple[str, str], line: int, side: int, tasks: _Tasks
+    ) -> None:
+        """Go in tiles of a few cache lines by as many, so that few pages are in use at a time, and
+        in these in squares that are turned in registers: ``side`` rows, unrolled, around a vector.
+        """
+        rows, columns = (plan.do(Chunk(name, LINES * line)) for name in loops)
+        plan.reorder(*outer, rows.outer, columns.outer, rows.inner, columns.inner)
+        heads = [*outer, rows.outer]
+        wanted = tasks.choose(plan, lambda n: plan.task_loops(heads, n))
+        task, _ = plan.tasks(heads, wanted)
+        bands = plan.do(Partition(rows.inner, side, "t"))
+        if bands.apart:
+            plan.vectorize(bands.twin(columns.inner), side)
+        if bands.main:
+            row = plan.do(Split(bands.main, side))
+            plan.reorder(row.outer, columns.inner, row.inner)
+            parts = plan.do(Partition(columns.inner, side, "s"))
+            if parts.main:
+                column = plan.do(Split(parts.main, side))
+                plan.reorder(column.outer, row.inner, column.inner)
+                plan.do(Unroll(row.inner))
+                plan.do(Vectorize(column.inner))
         plan.do(Parallel(task))
 
     @staticmethod

@@ -62,7 +62,7 @@ def shared_rows(form: Form, target: Target, block: int) -> int:
     lanes = target.lanes(form.reduction.output.dtype.bytes)
     if form.row is None or form.is_blocked or block <= 1 or lanes % block:
         return 1
-    if not is_static(form.row) or extent(form.vector) != block or not is_static(form.vector):
+    if not is_static(form.vector) or extent(form.vector) != block:
         return 1
     row, size = form.twin[form.row], index(block)
     along = [r for r in form.reduction.reads() if row in free_variables(r)]
@@ -203,7 +203,7 @@ class TileSizes:
         )
         size = self.plan.static_size(row)
         if size is None:
-            return most
+            return max(1, most // shared) * shared
         size = max(1, size // shared)
         options = range(1, min(most, size) + 1)
         default = min(options, key=lambda t: (_tile_cost(size, t, vectors), -t))

@@ -299,7 +299,7 @@ class _Tiling:
         return self._vectorized_lane(lane, halves.outer)
 
     def _share_vectors(self, row: str, lane: str) -> str:
-        """Let neighbouring rows of a tile share vectors, if these have room; the loop over lanes."""
+        """Let rows of a tile share vectors, if these have room; the loop over lanes."""
         size = self.plan.static_size(row)
         if self.shared == 1 or size is None or size % self.shared or self.plan.loop(row) is None:
             return lane
