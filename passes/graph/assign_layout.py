@@ -5,8 +5,11 @@ Ops see logical indices, so choosing a layout is setting ``value.type.layout``. 
 channels-last that a convolution or pool makes, and what follows through ops to which the order is
 all one (forwards), then what is used by nothing but these (backwards). All others stay row-major.
 Where a producer cannot write what a user wants, a ``relayout`` stands between them: before an
-output, and before a convolution without padding of a model input (one with padding copies its input
-anyway). Tensors whose spatial dims are 1 stay row-major, which is the same memory.
+output, and before a convolution or pool without padding of a model input (one with padding copies
+its input anyway). Tensors whose spatial dims are 1 stay row-major, which is the same memory.
+
+Narrow convolutions (:mod:`tilewright.passes.narrow_convolutions`) read what they are given, and ask
+for nothing. Of row-major memory their result is row-major too, and their weight stays as it is.
 
 Weights go to the layouts that the kernels of convolutions and matrix products read (``B`` is two
 vectors):
@@ -26,16 +29,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.ir.bounds import known_lt
-from tilewright.ir.expr import ONE, index
+from tilewright.ir.expr import ONE
 from tilewright.ir.graph import Builder, Constant, Graph, Module, Node, Value
 from tilewright.ir.layout import Layout, channels_last, row_major
-from tilewright.ir.ops.conv import Conv
 from tilewright.ir.ops.relayout import Relayout
 from tilewright.ir.ops.reshape import Reshape
-from tilewright.ir.ops.transpose import Transpose
 from tilewright.passes.conv_weights import conversion_pays, convert_weight, weight_layout
 from tilewright.passes.manager import Pass, PassContext
+from tilewright.passes.narrow_convolutions import is_narrow
 from tilewright.passes.op_kinds import (
     carried_layout,
     is_alias,
@@ -47,8 +48,6 @@ from tilewright.passes.op_kinds import (
 from tilewright.passes.tables import Packed, shared_tables
 
 _SOURCES = frozenset(("avg_pool", "conv", "conv_transpose", "max_pool", "sum_pool"))
-_NARROW = index(4)
-"""Convolutions of fewer outputs fill no vector with these."""
 _AGNOSTIC = frozenset(
     (
         "concat",
@@ -76,7 +75,7 @@ class AssignLayout(Pass):
 
     def run(self, module: Module, context: PassContext) -> bool:
         graph = module.graph
-        narrow = {node for node in graph.nodes if _is_narrow(node)}
+        narrow = {node for node in graph.nodes if is_narrow(node)}
         chosen = _choose(graph, narrow)
         for value, layout in chosen.items():
             value.type = value.type.with_layout(layout)
@@ -121,44 +120,6 @@ def _reads_windows(node: Node) -> bool:
     if node.op.name not in _SOURCES or node.op.name == "conv_transpose":
         return False
     return not any(node.op.attributes()["pads"]) and not node.results[0].type.layout.is_row_major
-
-
-def _is_narrow(node: Node) -> bool:
-    """True for a convolution with few outputs and windows of one point, whose operand is read by no
-    convolution or pool of another kind, and is not channels-last by itself.
-    """
-    if not isinstance(node.op, Conv):
-        return False
-    x = node.operands[0]
-    users = {u for u, position in x.uses if position == 0}
-    return all(map(_sums_channels, users | {node})) and not _lies_in(channels_last(x.type.rank), x)
-
-
-def _lies_in(layout: Layout, value: Value) -> bool:
-    """True if a value that is a transposition needs no copy in that layout."""
-    node = value.producer
-    if node is None:
-        return False
-    if isinstance(node.op, Reshape):
-        (x,) = node.operands
-        carried = carried_layout(value.type.with_layout(layout), x.type.shape)
-        return carried is not None and _lies_in(carried, x)
-    if not isinstance(node.op, Transpose):
-        return False
-    moved = [node.op.perm[a] for a in layout.order if value.type.shape[a] is not ONE]
-    return moved == sorted(moved)
-
-
-def _sums_channels(node: Node) -> bool:
-    """True if a node may read any order, and is no convolution of larger windows or a pool."""
-    op = node.op
-    if not isinstance(op, Conv):
-        return op.name not in _SOURCES
-    outputs, _, *window = node.operands[1].type.shape
-    if outputs is ONE:
-        return True
-    plain = op.groups == 1 and not any(op.pads) and set(op.strides) == {1}
-    return plain and all(d is ONE for d in window) and known_lt(outputs, _NARROW) is True
 
 
 def _followed(node: Node, chosen: dict[Value, Layout]) -> Layout | None:

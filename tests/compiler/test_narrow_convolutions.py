@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions of few outputs and windows of one point behind what is row-major: nothing is turned
-around for them, and all runs on full vectors.
+"""Convolutions with few outputs: windows of one point behind what is row-major, for which nothing
+is turned around, and larger windows behind another convolution. All runs on full vectors.
 """
 
 from typing import Any
@@ -48,3 +48,46 @@ def test_two_kernels_run_on_full_vectors(level: str, outputs: int, dims: list[An
     report = build(model_of(outputs, dims), target, options=CompileOptions()).report
     assert report.warnings == []
     assert sum(k.launches for k in report.kernels) == 2
+
+
+def windows_model(outputs: int, dims: list[Any], strides: list[int]) -> onnx.ModelProto:
+    """A convolution of eight channels, then one with windows of 3 by 3 and few outputs, of whole
+    numbers.
+    """
+    rng = np.random.default_rng(0)
+    shapes = {"v": (8, dims[1], 1, 1), "w": (outputs, 8, 3, 3)}
+    data = [
+        numpy_helper.from_array(rng.integers(-2, 3, shape).astype(np.float32), name)
+        for name, shape in shapes.items()
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "v"], ["h"]),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("Conv", ["r", "w"], ["y"], pads=[1, 0, 1, 1], strides=strides),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, dims)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "windows", [x], [y], data)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("strides", [[1, 1], [2, 1], [1, 2]], ids=str)
+@pytest.mark.parametrize("dims", [[1, 4, 20, 41], ["n", 4, "h", "w"]], ids=str)
+def test_windows_have_the_values_of_the_reference(
+    outputs: int, strides: list[int], dims: list[Any]
+) -> None:
+    model = windows_model(outputs, dims, strides)
+    sizes = [{"n": 2, "h": 3, "w": 37}.get(d, d) for d in dims]
+    x = np.random.default_rng(0).integers(-2, 3, sizes).astype(np.float32)
+    (expected,) = onnx.reference.ReferenceEvaluator(model).run(None, {"x": x})
+    np.testing.assert_array_equal(tilewright.compile(model).run({"x": x})["y"], expected)
+
+
+@pytest.mark.parametrize("level", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("outputs", [1, 2, 3])
+@pytest.mark.parametrize("dims", [[1, 4, 64, 64], ["n", 4, "h", "w"]], ids=str)
+def test_windows_run_on_full_vectors(level: str, outputs: int, dims: list[Any]) -> None:
+    target = parse_target(f"{level},cores=2")
+    report = build(windows_model(outputs, dims, [1, 1]), target, options=CompileOptions()).report
+    assert report.warnings == []
