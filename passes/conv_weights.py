@@ -40,12 +40,15 @@ def weight_layout(node: Node, block: int) -> Layout | None:
     spatial = tuple(range(2, weight.rank))
     outputs, inputs = weight.static_shape[:2]
     if node.op.name == "conv_transpose":
-        return Layout((1, *spatial, 0), ((1, block),)) if groups == 1 else None
+        if groups > 1:
+            return None
+        # No vector is filled by one output: its products are summed along the inputs.
+        return Layout((1, *spatial, 0), () if inputs == 1 else ((1, block),))
     if groups > 1 and inputs == 1:
         return Layout((*spatial, 0, 1))
     if outputs // groups % block and groups > 1:
         return Layout((*spatial, 1, 0))
-    return Layout((0, *spatial, 1), ((0, block),))
+    return Layout((0, *spatial, 1), () if outputs == 1 else ((0, block),))
 
 
 def conversion_pays(node: Node) -> bool:

@@ -113,26 +113,31 @@ def _width(axis: Var, lanes: int) -> int:
     return vectors * lanes
 
 
-def place(plan: Plan, tree: Tree, loop: str) -> None:
-    """Compute a divided reduction in one iteration of a loop, its partial results in registers."""
-    (root,) = plan.do(ComputeAt(tree.root, "register", (loop,)))
-    _unroll_steps(plan, root, tree.root)
+def place(plan: Plan, tree: Tree, *loops: str, row: str = "") -> None:
+    """Compute a divided reduction in one iteration of a loop, or of each of several; ``row`` is the
+    axis of the reduction along which there are several of them in an iteration. Its partial results
+    are in registers.
+    """
+    inner: list[str] = []
+    for loop, root in zip(loops, plan.do(ComputeAt(tree.root, "register", loops)), strict=True):
+        _unroll_steps(plan, root, tree.root, row)
+        inner.append(root.over(row) or loop)
     for level in tree.levels[:-1]:
-        (placed,) = plan.do(ComputeAt(level, "register", (loop,)))
-        _unroll_steps(plan, placed, level)
+        for placed in plan.do(ComputeAt(level, "register", tuple(inner))):
+            _unroll_steps(plan, placed, level)
     if not tree.levels:
         return
     widest = tree.levels[-1]
-    (placed,) = plan.do(ComputeAt(widest, "register", (loop,)))
-    steps = _lanes_inside(plan, placed, widest)
-    if not tree.blocks:
-        plan.peel(steps[-1])
-        return
-    # The loop over the one vector of lanes is innermost, the one over blocks around it.
-    over_blocks = steps[-2] if len(steps) > 1 else steps[-1]
-    (block,) = plan.do(ComputeAt(tree.blocks, "register", (over_blocks,)))
-    plan.unroll_short(_lanes_inside(plan, block, tree.blocks))
-    plan.peel(over_blocks)
+    for placed in plan.do(ComputeAt(widest, "register", tuple(inner))):
+        steps = _lanes_inside(plan, placed, widest)
+        if not tree.blocks:
+            plan.peel(steps[-1])
+            continue
+        # The loop over the one vector of lanes is innermost, the one over blocks around it.
+        over_blocks = steps[-2] if len(steps) > 1 else steps[-1]
+        (block,) = plan.do(ComputeAt(tree.blocks, "register", (over_blocks,)))
+        plan.unroll_short(_lanes_inside(plan, block, tree.blocks))
+        plan.peel(over_blocks)
 
 
 def _lanes_inside(plan: Plan, placed: Placed, name: str) -> list[str]:
@@ -149,5 +154,8 @@ def _lanes_inside(plan: Plan, placed: Placed, name: str) -> list[str]:
     return steps
 
 
-def _unroll_steps(plan: Plan, placed: Placed, name: str) -> None:
-    plan.unroll_short(_lanes_inside(plan, placed, name))
+def _unroll_steps(plan: Plan, placed: Placed, name: str, row: str = "") -> None:
+    if placed.over(row):  # what has rows has no lanes: each of its rows is a sum of its own
+        plan.unroll_short(placed.over(v.name) for v in plan.kernel.stage(name).reduce_axes)
+    else:
+        plan.unroll_short(_lanes_inside(plan, placed, name))

@@ -30,7 +30,13 @@ from tilewright.passes.schedule.steps import (
     Enclose,
     Fuse,
     Parallel,
+    Partition,
+    Split,
+    Vectorize,
 )
+
+DEAR = 10
+"""The cost of a point from which on a map of sums is done for a vector of them at a time."""
 
 REGISTER_CELLS = 64
 """The largest buffer of partial results that is kept in registers."""
@@ -120,6 +126,11 @@ def _schedule(plan: Plan, trees: Mapping[str, Tree], rows: list[Var], target: Ta
     root = plan.kernel.stages[-1]
     stages = plan.kernel.stages
     task, row = _row_loop(plan, root, rows, target)
+    if _is_dear_sum(root, trees, rows, plan.kernel):
+        (tree,) = trees.values()
+        _sums_side_by_side(plan, tree, row, target.lanes(root.output.dtype.bytes))
+        plan.do(Parallel(task))
+        return
     inside = {name for tree in trees.values() for name in (*tree.levels, tree.blocks)}
     for s in reversed(stages[:-1]):
         if s.name in trees:
@@ -132,6 +143,28 @@ def _schedule(plan: Plan, trees: Mapping[str, Tree], rows: list[Var], target: Ta
     plan.do(Parallel(task))
 
 
+def _is_dear_sum(root: Stage, trees: Mapping[str, Tree], rows: list[Var], kernel: Kernel) -> bool:
+    """True for one reduction to a cell a row, and a map of that which is slow on scalars."""
+    parts = sum(1 + len(tree.levels) + bool(tree.blocks) for tree in trees.values())
+    alone = len(trees) == 1 and len(kernel.stages) == parts + 1
+    return alone and list(root.axes) == rows != [] and cost_of_point(root) >= DEAR
+
+
+def _sums_side_by_side(plan: Plan, tree: Tree, row: str, lanes: int) -> None:
+    """Sum up as many rows as a vector has lanes, one after another, and map them all at once."""
+    reduction, root = plan.kernel.stage(tree.root), plan.kernel.stages[-1]
+    (read,) = {r for r in root.reads() if r.buffer in reduction.outputs}
+    axis = reduction.axes[read.indices.index(memory_order(root)[-1])]
+    parts = plan.do(Partition(row, lanes, "v"))
+    loops = [parts.apart] if parts.apart else []
+    if parts.main:
+        halves = plan.do(Split(parts.main, lanes))
+        loops = [halves.outer, *loops]
+    place(plan, tree, *loops, row=axis.name)
+    if parts.main:
+        plan.do(Vectorize(halves.inner))
+
+
 def _row_loop(plan: Plan, root: Stage, rows: list[Var], target: Target) -> tuple[str, str]:
     """The loop over tasks and the loop over the rows of one."""
     if not rows:
@@ -142,10 +175,15 @@ def _row_loop(plan: Plan, root: Stage, rows: list[Var], target: Target) -> tuple
     while rest and plan.static_size(rest[0]) is not None:
         name = plan.do(Fuse(name, rest.pop(0)))
     work = sum(points(s) * cost_of_point(s) for s in plan.kernel.stages)
+    wanted = default_tasks(work, target)
+    longest = max(rest[:-1] or rest, key=plan.size, default=name)
+    if plan.size(name) < min(wanted, plan.size(longest)):
+        # A batch of one, say: tasks are cut off another axis, if they can off one outside a row.
+        rest[rest.index(longest)] = name
+        name = longest
+        plan.reorder(name, *rest)
     size = plan.size(name)
-    tasks = plan.choose(
-        "tasks", default_tasks(work, target), (1, *task_counts(target)), lambda n: -(-size // n)
-    )
+    tasks = plan.choose("tasks", wanted, (1, *task_counts(target)), lambda n: -(-size // n))
     chunks = plan.do(Chunk(name, -(-size // tasks)))
     return chunks.outer, rest[-1] if rest else chunks.inner
 

@@ -107,6 +107,10 @@ FORMS = {
     "one row, weights [N, K]": case(
         "t = Transpose<perm = [1, 0]>(x) y = MatMul(w, t)", (300, 512), (1, 512), by="rows"
     ),
+    "sigmoid of sums": case(
+        "axes = Constant<value_ints = [1]>() s = ReduceSum<keepdims = 0>(x, axes) y = Sigmoid(s)",
+        ("n", 40), by="rows",
+    ),
     "sum of all": case("y = ReduceSum<keepdims = 0>(x)", ("n", 9), by="rows"),
     **{
         f"softmax of {k}": case("y = Softmax<axis = -1>(x)", ("n", 300, k), by=by)
