@@ -52,8 +52,10 @@ class Tilewright:
 
     @property
     def kernels(self) -> int | None:
+        from tilewright.kernel_report import split_launches
+
         manifest = getattr(self.model, "manifest", {})
-        return len(manifest["kernels"]) if "kernels" in manifest else None
+        return len(split_launches(manifest)[0]) if "kernels" in manifest else None
 
     def run(self, inputs: Arrays) -> Arrays:
         results: Arrays = self.model.run(inputs)

@@ -12,7 +12,7 @@ import json
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import IO, Any
 
 import numpy as np
@@ -81,12 +81,24 @@ class KernelInfo:
 
 
 @dataclass(frozen=True)
+class DefaultsEntry:
+    """A second host program, for calls that replace no default: its offset in the image and its
+    symbol. Its launches are those of the manifest's kernels from ``first_kernel`` on.
+    """
+
+    entry: int
+    host: str
+    first_kernel: int
+
+
+@dataclass(frozen=True)
 class Manifest:
     """What an artifact says about itself.
 
     ``messages`` are the texts that the host program's ``fail`` refers to, with ``{0}`` to ``{9}``
     for values; ``kernels`` is indexed by the ``call_id`` of launches; ``entry`` is the offset of
-    the host program in the image and ``host`` its symbol; ``notes`` is free for reports.
+    the host program in the image and ``host`` its symbol; ``notes`` is free for reports. A model
+    whose inputs have defaults has two programs.
     """
 
     target: TargetInfo
@@ -101,6 +113,7 @@ class Manifest:
     unchecked_indices: bool = False
     tool: str = "tilewright 0.1.0"
     notes: dict[str, Any] = field(default_factory=dict)
+    defaults_entry: DefaultsEntry | None = None
 
     def to_json(self, constants: Sequence[tuple[int, int]]) -> bytes:
         """The manifest's text; ``constants`` are pairs of offset and bytes in their section.
@@ -128,6 +141,8 @@ class Manifest:
             "host": self.host,
             "notes": self.notes,
         }
+        if self.defaults_entry is not None:
+            fields["defaults_entry"] = asdict(self.defaults_entry)
         text = json.dumps(fields, separators=(",", ":"), allow_nan=False)
         if "\\u0000" in text.replace("\\\\", ""):
             raise CodegenError("A name or text of the model holds a NUL character.")
@@ -219,10 +234,10 @@ def write_stream(
     ``constants`` are contiguous buffers in the order of the host program's table, of which those of
     equal bytes are written once. Raises CodegenError for a manifest that no runtime would load.
     """
-    if not 0 <= manifest.entry < len(image):
-        raise CodegenError(
-            f"The entry {manifest.entry} is not inside the image of {len(image)} bytes."
-        )
+    fast = manifest.defaults_entry
+    for entry in (manifest.entry, *(() if fast is None else (fast.entry,))):
+        if not 0 <= entry < len(image):
+            raise CodegenError(f"The entry {entry} is not inside the image of {len(image)} bytes.")
     page = _PAGE_BYTES.get(manifest.target.arch)
     if page is None:
         raise CodegenError(f"There is no runtime for the architecture '{manifest.target.arch}'.")

@@ -90,6 +90,12 @@ class ConstantStore:
         self._known[id(stored)] = (stored, ref)
         return ref
 
+    def copy(self) -> "ConstantStore":
+        """A store of its own with the same arrays, which are not copied."""
+        twin = ConstantStore()
+        twin._arrays, twin._known = dict(self._arrays), dict(self._known)
+        return twin
+
     def items(self) -> Iterator[tuple[str, Array]]:
         """Hash and array of every constant, in order of arrival."""
         return iter(self._arrays.items())

@@ -99,10 +99,10 @@ def _relocate(
     return missing
 
 
-def link_image(objects: Sequence[bytes], entry: str) -> Image:
+def link_image(objects: Sequence[bytes], *entries: str) -> Image:
     """Links ELF64 relocatable objects of one machine (x86-64 or AArch64) into an image.
 
-    ``entry`` must be among the global symbols. Raises CodegenError for damaged objects, symbols
+    ``entries`` must be among the global symbols. Raises CodegenError for damaged objects, symbols
     that are defined twice or not at all (all are named), writable data, and references that are
     absolute or out of range.
     """
@@ -114,7 +114,7 @@ def link_image(objects: Sequence[bytes], entry: str) -> Image:
     layout.place(parsed, executable=True, fill=fill)
     layout.place(parsed, executable=False, fill=b"\0")
     defined = _define(parsed, layout)
-    missing = {entry} - defined.keys()
+    missing = set(entries) - defined.keys()
     for one, starts in zip(parsed, layout.starts, strict=True):
         missing |= _relocate(one, starts, defined, layout)
     if missing:

@@ -72,7 +72,7 @@ function.
 @dataclass(frozen=True)
 class EmittedHost:
     """LLVM IR text of the entry; its messages and its launches, as (kernel, origin), by their
-    numbers.
+    numbers, after those of an earlier program.
     """
 
     text: str
@@ -80,9 +80,19 @@ class EmittedHost:
     calls: tuple[tuple[str, str], ...]
 
 
-def emit_host(host: HostProgram, target: Target, symbol: str) -> EmittedHost:
-    """LLVM IR of a host program as the function ``symbol``; it refers to its kernels by name."""
-    return HostEmitter(host, target).emit(symbol)
+def emit_host(
+    host: HostProgram,
+    target: Target,
+    symbol: str,
+    earlier: EmittedHost | None = None,
+    constants: Sequence[int] | None = None,
+) -> EmittedHost:
+    """LLVM IR of a host program as the function ``symbol``; it refers to its kernels by name.
+
+    A second program of an image goes on with the tables of the ``earlier`` one, and ``constants``
+    are the numbers that its constants have in the table that both share.
+    """
+    return HostEmitter(host, target, earlier, constants).emit(symbol)
 
 
 S = TypeVar("S", bound=Stmt)
@@ -95,8 +105,19 @@ def _all(host: HostProgram, kind: type[S]) -> list[S]:
 class HostEmitter(StatementEmitter):
     """Emits one host program."""
 
-    def __init__(self, host: HostProgram, target: Target) -> None:
-        self._start(host, Module(target), {}, [])
+    def __init__(
+        self,
+        host: HostProgram,
+        target: Target,
+        earlier: EmittedHost | None = None,
+        constants: Sequence[int] | None = None,
+    ) -> None:
+        messages = {} if earlier is None else {m: n for n, m in enumerate(earlier.messages)}
+        calls = [] if earlier is None else list(earlier.calls)
+        numbers = range(len(host.constants)) if constants is None else constants
+        self.constants = dict(zip(host.constants, numbers, strict=True))
+        self._first_call = len(calls)
+        self._start(host, Module(target), messages, calls)
         self.polls = dict.fromkeys((s for s in walk(host.body) if isinstance(s, For)), ALWAYS)
 
     def _start(
@@ -138,7 +159,7 @@ class HostEmitter(StatementEmitter):
         self.module.functions.append(
             f'define i32 @{symbol}({parameters}) nounwind "no-builtins" {{\n{b.body()}\n}}'
         )
-        for kernel in dict(self.calls):
+        for kernel in dict(self.calls[self._first_call :]):
             self.module.declare(kernel, "i32", ["ptr", "i64", "i64", "ptr"])
         return EmittedHost(self.module.text(), tuple(self.messages), tuple(self.calls))
 
@@ -166,7 +187,7 @@ class HostEmitter(StatementEmitter):
             if shape_buffer(source) in needed:
                 shape = self._load("ptr", Value("%inputs", "ptr"), at + 8)
                 places[shape_buffer(source)] = Place(shape, 0, 8, read_only=True)
-        for number, source in enumerate(self.host.constants):
+        for source, number in self.constants.items():
             if source in needed:
                 data = self._load("ptr", Value("%constants", "ptr"), number * 8)
                 places[source] = Place(data, 0, 64, read_only=True)
@@ -327,7 +348,7 @@ class HostEmitter(StatementEmitter):
         then, once there is an arena, those that launch kernels.
         """
         first = next(i for i, s in enumerate(stmts) if not isinstance(s, Require | Fits))
-        frame = Frame.of(self.host, self.environment.values)
+        frame = Frame.of(self.host, self.environment.values, self.constants)
         memory = self._scratch(frame.slots)
         for symbol, slot in frame.symbols.items():
             self._store(self.environment.values[symbol], memory, slot)

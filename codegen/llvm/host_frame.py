@@ -44,8 +44,10 @@ class Frame:
     placed: dict[Buffer, Place]
 
     @classmethod
-    def of(cls, host: HostProgram, bound: Mapping[Expr, object]) -> "Frame":
-        """The frame of a program whose symbols are ``bound``."""
+    def of(
+        cls, host: HostProgram, bound: Mapping[Expr, object], constants: dict[Buffer, int]
+    ) -> "Frame":
+        """The frame of a program whose symbols are ``bound`` and whose constants are numbered."""
         symbols = {symbol: slot for slot, symbol in enumerate(bound, 1)}
         stmts = list(walk(host.body))
         made = [s.buffer for s in stmts if isinstance(s, Output)]
@@ -54,7 +56,7 @@ class Frame:
             {buffer: slot for slot, buffer in enumerate(made, 1 + len(symbols))},
             {buffer: number for number, buffer in enumerate(host.inputs)},
             {shape_buffer(buffer): number for number, buffer in enumerate(host.inputs)},
-            {buffer: number for number, buffer in enumerate(host.constants)},
+            constants,
             {s.buffer: s for s in stmts if isinstance(s, Place)},
         )
 

@@ -19,6 +19,7 @@ from typing import Any
 from tilewright.autotune.records import stored_schedules
 from tilewright.codegen.artifact import (
     DefaultInfo,
+    DefaultsEntry,
     KernelInfo,
     Manifest,
     PortInfo,
@@ -32,15 +33,13 @@ from tilewright.codegen.kernels import CompiledKernel, compile_kernels
 from tilewright.codegen.link import link_image
 from tilewright.codegen.llvm.compile import compile_many
 from tilewright.codegen.llvm.host import EmittedHost, emit_host
-from tilewright.dumps import clear_dump, dump_host, dump_kernels
+from tilewright.dumps import DEFAULTS, clear_dump, dump_host, dump_kernels
 from tilewright.failures import placed_errors
 from tilewright.files import replacing
 from tilewright.frontends import import_model
 from tilewright.ir.errors import PassError
 from tilewright.ir.expr import UNBOUNDED, Const, Expr, Symbol
-from tilewright.ir.graph import Constant, ConstantRef, Module, Node, Value
-from tilewright.ir.layout import Layout, row_major
-from tilewright.ir.layout_data import pack
+from tilewright.ir.graph import Constant, Module, Node, Value
 from tilewright.ir.ops.group import Group
 from tilewright.ir.rewrite import substitute
 from tilewright.ir.target import Target
@@ -50,10 +49,12 @@ from tilewright.kernel_report import (
     KernelWarning,
     kernel_rows,
     kernel_warnings,
+    launch_origins,
     log_warnings,
     warning_notes,
 )
 from tilewright.options import CompileOptions as CompileOptions
+from tilewright.passes.constant_defaults import with_constant_defaults
 from tilewright.passes.host import LaunchSpec, build_host
 from tilewright.passes.host_sizes import check_constant_sizes
 from tilewright.passes.lower.forms import lower_all
@@ -69,13 +70,15 @@ from tilewright.passes.manager import (
 )
 from tilewright.passes.op_kinds import is_alias
 from tilewright.pipeline import graph_passes
+from tilewright.programs import ConstantTable, Program, fixed_module, tell_of_defaults
 from tilewright.target_choice import require_processor
 from tilewright.version import VERSION
 
-StoredConstant = tuple[ConstantRef, Layout]
 Progress = Callable[[str, int, int], None]
 _logger = logging.getLogger("tilewright")
 HOST_SYMBOL = "tw_host"
+DEFAULTS_SYMBOL = "tw_host_defaults"
+_SYMBOLS = (HOST_SYMBOL, DEFAULTS_SYMBOL)
 
 
 @dataclass
@@ -139,13 +142,37 @@ def build(
     with report.phase("import"):
         module = import_model(source, shapes)
     report.files = module.files
+    module, fixed = optimized(module, target, options, report)
+    return build_module(module, target, options, report, progress, fixed)
+
+
+def optimized(
+    module: Module, target: Target, options: CompileOptions, report: Report
+) -> tuple[Module, Module | None]:
+    """An imported module after the graph passes; and with its defaults as constants, if there are
+    any and they may be replaced.
+    """
+    fixed = None
+    if options.constant_defaults:
+        module = with_constant_defaults(module)
+    elif module.defaults:
+        fixed = fixed_module(module)
     with report.phase("graph passes"):
         optimize(module, target, options, report)
-    return build_module(module, target, options, report, progress)
+    if fixed is not None:
+        if options.dump_ir is not None:
+            options = replace(options, dump_ir=options.dump_ir / DEFAULTS)
+        with report.phase("graph passes (defaults)"):
+            optimize(fixed, target, options, report, " (defaults)")
+    return module, fixed
 
 
-def optimize(module: Module, target: Target, options: CompileOptions, report: Report) -> None:
-    """Run the graph passes of the pipeline on an imported module."""
+def optimize(
+    module: Module, target: Target, options: CompileOptions, report: Report, note: str = ""
+) -> None:
+    """Run the graph passes of the pipeline on an imported module; ``note`` ends their names in the
+    report.
+    """
     timer = Time()
     instruments: list[Instrument] = [timer]
     if options.verify:
@@ -155,7 +182,7 @@ def optimize(module: Module, target: Target, options: CompileOptions, report: Re
         instruments.append(Dump(options.dump_ir))
     context = PassContext(target, options.numerics, options.disabled, options.unchecked_indices)
     run_passes(module, graph_passes(), context, instruments)
-    report.passes += timer.rows
+    report.passes += [replace(row, name=row.name + note) for row in timer.rows]
 
 
 def build_module(
@@ -164,11 +191,14 @@ def build_module(
     options: CompileOptions,
     report: Report,
     progress: Progress | None = None,
+    fixed: Module | None = None,
 ) -> Build:
-    """Compile a module whose nodes are constants, reshapes and groups."""
+    """Compile a module whose nodes are constants, reshapes and groups; ``fixed`` is the same model
+    with its defaults as constants.
+    """
     with report.phase("lower"):
-        check_constant_sizes(module)
-        lowered = lower_groups(module)
+        programs = [_lowered(m) for m in (module, fixed) if m is not None]
+        lowered = [low for program in programs for low in program.lowered]
     with report.phase("kernels"):
         cache = compile_cache(options)
         forms = {low.kernel.name: low.kernel for low in lowered}
@@ -178,21 +208,56 @@ def build_module(
         with placed_errors(module, lowered):
             kernels = compile_kernels(forms, target, cache, progress, stored)
     with report.phase("host program"), placed_errors(module, lowered):
-        host = build_host(module, [_launch(low, kernels[low.kernel.name]) for low in lowered])
-        emitted = emit_host(host.program, target, HOST_SYMBOL)
-        (host_code,) = compile_many([emitted.text], target, external=list(kernels), cache=cache)
-    _note_kernels(report, lowered, kernels)
+        hosts = _emit_hosts(programs, kernels, target, options)
+        texts = [emitted.text for emitted in hosts.emitted]
+        host_code = compile_many(texts, target, external=list(kernels), cache=cache)
+    _note_kernels(report, programs, kernels)
     if options.dump_ir is not None:
         dump_kernels(options.dump_ir, lowered, kernels)
-        dump_host(options.dump_ir, host.program)
     with report.phase("link"):
-        image = link_image([host_code, *(k.code for k in kernels.values())], HOST_SYMBOL)
-    held, defaults = _with_defaults(module, host.constants)
-    constants = [pack(module.constants[ref], layout) for ref, layout in held]
+        objects = [*host_code, *(k.code for k in kernels.values())]
+        image = link_image(objects, *_SYMBOLS[: len(programs)])
     notes = warning_notes(report.warnings)
-    entry = image.symbols[HOST_SYMBOL]
-    manifest = _manifest(module, target, options, emitted, entry, notes, defaults)
-    return Build(manifest, constants, image.code, report)
+    manifest = _manifest(module, target, options, hosts, image.symbols, notes)
+    return Build(manifest, hosts.table.arrays, image.code, report)
+
+
+def _lowered(module: Module) -> Program:
+    check_constant_sizes(module)
+    return Program(module, lower_groups(module))
+
+
+@dataclass(frozen=True)
+class _Hosts:
+    """The host programs, with the tables that they share."""
+
+    emitted: list[EmittedHost]
+    table: ConstantTable
+    defaults: dict[str, DefaultInfo]
+
+
+def _emit_hosts(
+    programs: Sequence[Program],
+    kernels: Mapping[str, CompiledKernel],
+    target: Target,
+    options: CompileOptions,
+) -> _Hosts:
+    """The code of the host programs, of which a second one is for calls that replace no default."""
+    table = ConstantTable()
+    found = _Hosts([], table, {})
+    for program, symbol in zip(programs, _SYMBOLS, strict=False):
+        module, earlier = program.module, found.emitted[-1] if found.emitted else None
+        host = build_host(
+            module, [_launch(low, kernels[low.kernel.name]) for low in program.lowered]
+        )
+        numbers = table.numbers(module, host.constants)
+        found.emitted.append(emit_host(host.program, target, symbol, earlier, numbers))
+        found.defaults.update(table.defaults(module))
+        if earlier is not None:
+            tell_of_defaults(programs[0].module.defaults, table.bytes_without(numbers))
+        if options.dump_ir is not None:
+            dump_host(options.dump_ir / DEFAULTS if earlier else options.dump_ir, host.program)
+    return found
 
 
 def lower_groups(module: Module) -> list[Lowered]:
@@ -240,57 +305,44 @@ def _node_of(results: tuple[Value, ...]) -> Node:
 
 
 def _note_kernels(
-    report: Report, lowered: list[Lowered], kernels: Mapping[str, CompiledKernel]
+    report: Report, programs: Sequence[Program], kernels: Mapping[str, CompiledKernel]
 ) -> None:
-    origins: dict[str, list[str]] = {}
-    for low in lowered:
-        origins.setdefault(low.kernel.name, []).append(low.origin)
+    launches = [[(low.kernel.name, low.origin) for low in p.lowered] for p in programs]
+    origins = launch_origins(*reversed(launches))
     report.kernels += kernel_rows(origins, kernels)
-    report.warnings += kernel_warnings(origins, kernels)
+    usual = {name for name, _ in launches[-1]}
+    report.warnings += kernel_warnings(origins, kernels, usual)
     log_warnings(report.warnings)
-
-
-def _with_defaults(
-    module: Module, constants: Sequence[StoredConstant]
-) -> tuple[list[StoredConstant], dict[str, DefaultInfo]]:
-    """The constants of the host program and those that are defaults of inputs, each once; and where
-    the defaults are.
-    """
-    stored = list(constants)
-    found: dict[str, DefaultInfo] = {}
-    for name, ref in module.defaults.items():
-        wanted = (ref, row_major(len(ref.shape)))
-        if wanted not in stored:
-            stored.append(wanted)
-        found[name] = DefaultInfo(stored.index(wanted), ref.shape)
-    return stored, found
 
 
 def _manifest(
     module: Module,
     target: Target,
     options: CompileOptions,
-    emitted: EmittedHost,
-    entry: int,
+    hosts: _Hosts,
+    symbols: Mapping[str, int],
     notes: dict[str, Any],
-    defaults: Mapping[str, DefaultInfo],
 ) -> Manifest:
     def port(name: str, v: Value) -> PortInfo:
         dims = tuple(int(d.literal) if isinstance(d, Const) else str(d) for d in v.type.shape)
         return PortInfo(name, v.type.dtype.full_name, dims)
 
     def input_port(name: str, v: Value) -> PortInfo:
-        return replace(port(name, v), default=defaults.get(name))
+        return replace(port(name, v), default=hosts.defaults.get(name))
 
     def symbol(s: Symbol) -> SymbolInfo:
         return SymbolInfo(s.name, s.lo, None if s.hi >= UNBOUNDED else s.hi, s.multiple)
 
-    graph = module.graph
+    graph, emitted = module.graph, hosts.emitted[-1]
+    second = None
+    if len(hosts.emitted) > 1:
+        first = len(hosts.emitted[0].calls)
+        second = DefaultsEntry(symbols[DEFAULTS_SYMBOL], DEFAULTS_SYMBOL, first)
     return Manifest(
         TargetInfo(target.arch.replace("-", "_"), target.features, target.triple, target.cores),
         tuple(map(input_port, module.input_names, graph.inputs)),
         tuple(map(port, module.output_names, graph.outputs)),
-        entry,
+        symbols[HOST_SYMBOL],
         HOST_SYMBOL,
         tuple(symbol(s) for s in module.symbols.values()),
         tuple(emitted.messages),
@@ -298,4 +350,5 @@ def _manifest(
         options.numerics,
         options.unchecked_indices,
         notes=notes,
+        defaults_entry=second,
     )

@@ -13,6 +13,10 @@ from tilewright.codegen.kernels import CompiledKernel
 from tilewright.ir.loop import HostProgram
 from tilewright.passes.lower.kernel import Lowered
 
+DEFAULTS = "defaults"
+"""The folder in it for the program that replaces no default of an input: its graphs and host
+program; the kernels are with the others.
+"""
 _DUMPED = re.compile(r"(\d{2,}-[a-z][a-z0-9-]*|kernel-\d{3,}-k[0-9a-f]{16}|host)\.ir")
 
 
@@ -20,6 +24,8 @@ def clear_dump(folder: Path) -> None:
     """Remove the files of an earlier dump from a folder, if it is there."""
     if not folder.is_dir():
         return
+    if folder.name != DEFAULTS:
+        clear_dump(folder / DEFAULTS)
     for path in folder.iterdir():
         if _DUMPED.fullmatch(path.name) and path.is_file():
             path.unlink()
@@ -42,4 +48,5 @@ def dump_kernels(
 
 def dump_host(folder: Path, host: HostProgram) -> None:
     """Write the host program beside the kernels."""
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "host.ir").write_text(f"{host}\n", encoding="utf-8")

@@ -6,7 +6,7 @@ artifact comes out of the cache, and by ``tilewright inspect``.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +69,33 @@ def brief(origins: Sequence[str]) -> str:
     return shown if more <= 0 else f"{shown} and {more} other{'s' if more > 1 else ''}"
 
 
+def launch_origins(*programs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """The origins of each form's launches, which are given as (kernel, origin) for each program.
+
+    One run launches the kernels of one program: a form counts in the first that has it.
+    """
+    found: dict[str, list[str]] = {}
+    for launches in programs:
+        origins: dict[str, list[str]] = {}
+        for name, origin in launches:
+            origins.setdefault(name, []).append(origin)
+        found |= {name: of for name, of in origins.items() if name not in found}
+    return found
+
+
+def split_launches(
+    manifest: Mapping[str, Any],
+) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """The launches of a run by an artifact's manifest: of one that replaces no default, and of one
+    that does, which are none where there is one program.
+    """
+    rows: list[dict[str, str]] = manifest["kernels"]
+    if "defaults_entry" not in manifest:
+        return rows, []
+    first = manifest["defaults_entry"]["first_kernel"]
+    return rows[first:], rows[:first]
+
+
 def kernel_rows(
     origins: Mapping[str, Sequence[str]], kernels: Mapping[str, "CompiledKernel"]
 ) -> list[KernelRow]:
@@ -99,13 +126,23 @@ def kernel_rows(
 
 
 def kernel_warnings(
-    origins: Mapping[str, Sequence[str]], kernels: Mapping[str, "CompiledKernel"]
+    origins: Mapping[str, Sequence[str]],
+    kernels: Mapping[str, "CompiledKernel"],
+    usual: Collection[str],
 ) -> list[KernelWarning]:
-    """The warnings of all forms of kernels."""
-    return [
+    """The warnings of all forms of kernels. Of the forms that are not ``usual``, since a model has
+    a second program, only what is not told of a usual one for the same nodes.
+    """
+    found = [
         KernelWarning(name, tuple(origins[name]), k.template, s.stage, s.steps, s.reason)
         for name, k in kernels.items()
         for s in k.slow
+    ]
+    told = {(origin, w.stage) for w in found if w.kernel in usual for origin in w.origins}
+    return [
+        w
+        for w in found
+        if w.kernel in usual or not told.issuperset((origin, w.stage) for origin in w.origins)
     ]
 
 
@@ -125,9 +162,8 @@ def warning_notes(warnings: Sequence[KernelWarning]) -> dict[str, Any]:
 
 def noted_warnings(manifest: Mapping[str, Any]) -> list[KernelWarning]:
     """The warnings that an artifact's manifest keeps."""
-    origins: dict[str, list[str]] = {}
-    for row in manifest["kernels"]:
-        origins.setdefault(row["name"], []).append(row["origin"])
+    programs = split_launches(manifest)
+    origins = launch_origins(*([(r["name"], r["origin"]) for r in rows] for rows in programs))
     return [
         KernelWarning(origins=tuple(origins.get(row["kernel"], ())), **row)
         for row in manifest.get("notes", {}).get("warnings", ())

@@ -27,6 +27,7 @@ class CompileOptions:
     tuned: bool = True
     records: Path | None = None
     unchecked_indices: bool = False
+    constant_defaults: bool = False
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -15,11 +15,12 @@ from tilewright.driver import (
     Report,
     compile_cache,
     lower_groups,
-    optimize,
+    optimized,
 )
 from tilewright.frontends import import_model
 from tilewright.ir.errors import InputError
 from tilewright.ir.expr import Symbol
+from tilewright.ir.graph import Module
 from tilewright.ir.rewrite import evaluate
 from tilewright.ir.target import Target
 from tilewright.passes.lower.kernel import Lowered
@@ -48,11 +49,13 @@ def tuning_job(
     is measured at those of its first launch. InputError for a size that the model does not allow.
     """
     module = import_model(os.fspath(source) if isinstance(source, os.PathLike) else source, shapes)
-    optimize(module, target, options or CompileOptions(), Report())
+    module, fixed = optimized(module, target, options or CompileOptions(), Report())
     chosen = _chosen_sizes(module.symbols, sizes or {})
     launches: dict[str, list[Lowered]] = {}
-    for low in lower_groups(module):
-        launches.setdefault(low.kernel.name, []).append(low)
+    for program in (fixed, module):  # first what calls that replace no default run
+        if program is not None:
+            others = _launches(program)
+            launches |= {name: same for name, same in others.items() if name not in launches}
     return TuningJob(
         [
             KernelTask(same[0].kernel, len(same), same[0].origin, _kernel_sizes(same[0], chosen))
@@ -60,6 +63,14 @@ def tuning_job(
         ],
         chosen,
     )
+
+
+def _launches(module: Module) -> dict[str, list[Lowered]]:
+    """The launches of each kernel form of a program."""
+    found: dict[str, list[Lowered]] = {}
+    for low in lower_groups(module):
+        found.setdefault(low.kernel.name, []).append(low)
+    return found
 
 
 def kernel_tasks(

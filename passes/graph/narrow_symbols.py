@@ -60,7 +60,7 @@ class NarrowSymbols(Pass):
             known = _facts(module)
             if not known:
                 break
-            _substitute_module(module, known)
+            substitute_module(module, known)
             changed = True
         return changed
 
@@ -198,7 +198,8 @@ def _within(s: Symbol, least: int, most: int) -> Symbol:
 # --- substitution ---
 
 
-def _substitute_module(module: Module, known: dict[Expr, Expr]) -> None:
+def substitute_module(module: Module, known: dict[Expr, Expr]) -> None:
+    """Replace symbols in all types and attributes, and those of the module."""
     for graph in graphs_of(module):
         for value in graph.inputs:
             value.type = _substitute_type(value.type, known)

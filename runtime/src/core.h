@@ -127,6 +127,7 @@ struct tw_model {
   const char *path;
   tw_os_state state;
   tw_host entry;
+  tw_host defaults_entry; /* for calls that replace no default; NULL: there is none */
 };
 
 void tw_model_retain(tw_model *model);

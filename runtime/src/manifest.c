@@ -255,6 +255,32 @@ static tw_status load_constants(loader *in, const json_node *root) {
   return TW_OK;
 }
 
+/* The member "entry" of an object: the offset of a function in the code. */
+static bool load_entry(loader *in, const json_node *object, tw_host *function) {
+  const json_node *entry = member(in, object, "entry", JSON_INTEGER);
+  if (!entry || entry->as.integer < 0 || (uint64_t)entry->as.integer >= in->model->code_bytes)
+    return false;
+  void *address = (char *)in->model->code + entry->as.integer;
+  memcpy(function, &address, sizeof address);
+  return true;
+}
+
+/* The program for calls that replace no default, and where its launches begin among all; only a
+   model whose inputs have defaults may have one. */
+static tw_status load_defaults_entry(loader *in, const json_node *root) {
+  tw_model *model = in->model;
+  const json_node *node = tw_json_member(&in->document, root, "defaults_entry");
+  if (!node) return TW_OK;
+  const json_node *first = member(in, node, "first_kernel", JSON_INTEGER);
+  bool replaceable = false;
+  for (int32_t index = 0; index < model->input_count; index++)
+    replaceable |= model->inputs[index].fallback.kind != TW_NONE;
+  if (!replaceable || !first || first->as.integer < 0 ||
+      first->as.integer > model->kernel_count || !load_entry(in, node, &model->defaults_entry))
+    return bad_member("defaults_entry");
+  return TW_OK;
+}
+
 static tw_status load_root(loader *in, const json_node *root) {
   tw_model *model = in->model;
   tw_status status;
@@ -267,12 +293,8 @@ static tw_status load_root(loader *in, const json_node *root) {
   if ((status = load_ports(in, root, "outputs", &model->outputs, &model->output_count)))
     return status;
   if ((status = load_texts(in, root))) return status;
-  const json_node *entry = member(in, root, "entry", JSON_INTEGER);
-  if (!entry || entry->as.integer < 0 || (uint64_t)entry->as.integer >= model->code_bytes)
-    return bad_member("entry");
-  void *address = (char *)model->code + entry->as.integer;
-  memcpy(&model->entry, &address, sizeof address);
-  return TW_OK;
+  if (!load_entry(in, root, &model->entry)) return bad_member("entry");
+  return load_defaults_entry(in, root);
 }
 
 tw_status tw_manifest_load(tw_model *model, char *text, size_t bytes) {

@@ -125,13 +125,16 @@ static tw_status bind_shape(tw_context *context, const tw_port_row *row, const i
   return TW_OK;
 }
 
-static tw_status bind_inputs(tw_context *context, const tw_value *values) {
+/* Checks all inputs; *replaced says whether the call gives one that has a default. */
+static tw_status bind_inputs(tw_context *context, const tw_value *values, bool *replaced) {
   const tw_model *model = context->model;
+  *replaced = false;
   for (int32_t index = 0; index < model->symbol_count; index++) context->bindings[index] = -1;
   for (int32_t index = 0; index < model->input_count; index++) {
     const tw_port_row *row = &model->inputs[index];
     const tw_value *value = values[index].kind == TW_NONE ? &row->fallback : &values[index];
     tw_tensor *tensor = &context->inputs[index];
+    *replaced |= value != &row->fallback && row->fallback.kind != TW_NONE;
     if (value->kind == TW_NONE)
       return tw_fail(TW_ERROR_INPUT, "Input %q is missing, and has no default.", row->port.name);
     tw_status status =
@@ -161,7 +164,8 @@ static tw_status describe_outputs(tw_context *context, tw_value *outputs) {
 
 static tw_status run(tw_context *context, const tw_value *inputs, tw_value *outputs) {
   const tw_model *model = context->model;
-  tw_status status = bind_inputs(context, inputs);
+  bool replaced;
+  tw_status status = bind_inputs(context, inputs, &replaced);
   if (status) return status;
   context->failure = TW_OK;
   context->given = outputs;
@@ -172,7 +176,8 @@ static tw_status run(tw_context *context, const tw_value *inputs, tw_value *outp
     context->outputs[index].data = NULL;
     context->outputs[index].bytes = 0;
   }
-  int32_t result = model->entry(context, &context->services, context->inputs, model->constants);
+  tw_host entry = replaced || !model->defaults_entry ? model->entry : model->defaults_entry;
+  int32_t result = entry(context, &context->services, context->inputs, model->constants);
   if (context->failure) return context->failure;
   if (result && tw_context_is_cancelled(context)) return tw_fail(TW_ERROR_CANCELLED, "%s", tw_cancelled);
   if (result) return tw_fail(TW_ERROR_RUN, "The model stopped with status %d.", (int64_t)result);

@@ -183,7 +183,7 @@ def test_external_data_is_in_the_key(tmp_path: Path) -> None:
     for factor in (2.0, 5.0):  # both are found again
         made = request(ModelCache(cache), save_model(model, factor, external=True))
         facts = {"numerics": "default", "disable": "", "tuned": "True"}
-        facts["unchecked_indices"] = "False"
+        facts["unchecked_indices"] = facts["constant_defaults"] = "False"
         found = ModelCache(cache).request(model, "native", None, facts, Path("none"))
         assert found is not None and found.fetch(tmp_path / "c.tw")
         assert factor_of(tmp_path / "c.tw") == factor

@@ -139,16 +139,6 @@ def test_shapes_that_an_input_decides_are_refused_as_ever() -> None:
         import_model(model)
 
 
-def test_large_defaults_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
-    text = "g (float[n, 256] x) => (float[n, 256] y) { y = MatMul(x, w) }"
-    arrays = {"w": np.ones((256, 256), np.float32)}
-    with caplog.at_level(logging.WARNING, "tilewright"):
-        import_model(with_defaults(text, {}, **arrays))
-        assert not caplog.records
-        import_model(with_defaults(text, {"w": [256, 256]}, **arrays))
-    assert "'w' are inputs of the graph too, so that a call may replace them" in caplog.text
-
-
 def test_a_default_must_be_of_the_declared_type() -> None:
     refused(with_defaults(ADD, {"w": [3]}, w=W), r"Input 'w' is f32\[3\], but .* is f32\[2\]")
     model = with_defaults(ADD, {"w": [2]}, w=W)

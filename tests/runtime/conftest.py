@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tilewright.codegen.artifact import (
+    DefaultsEntry,
     KernelInfo,
     Manifest,
     PortInfo,
@@ -52,6 +53,7 @@ def make(image: Image) -> Make:
         symbols: tuple[SymbolInfo, ...] = (SymbolInfo("n"),),
         features: tuple[str, ...] = (),
         arch: str = platform.machine(),
+        defaults_entry: str | None = None,
     ) -> bytes:
         manifest = Manifest(
             TargetInfo(arch, features),
@@ -62,6 +64,8 @@ def make(image: Image) -> Make:
             symbols=symbols,
             messages=("Value {0} is not {1}, says '{0}', {2}.", "Only {1}."),
             kernels=(KernelInfo("k_copy", "Copy_0"), KernelInfo("k_fails", "Broken_1")),
+            defaults_entry=defaults_entry
+            and DefaultsEntry(image.symbols[defaults_entry], defaults_entry, 1),
         )
         return artifact_bytes(manifest, constants, image.code)
 

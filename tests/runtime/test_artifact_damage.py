@@ -177,6 +177,38 @@ def test_wrong_members(make: Make, path: str, value: Any) -> None:
     assert str(caught.value).endswith(".")
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        5,
+        {},
+        {"entry": 0},
+        {"entry": -1, "first_kernel": 1},
+        {"entry": 2**40, "first_kernel": 1},
+        {"entry": 0.5, "first_kernel": 1},
+        {"entry": 0, "first_kernel": 3},
+        {"entry": 0, "first_kernel": -1},
+        {"entry": 0, "first_kernel": "1"},
+    ],
+    ids=str,
+)
+def test_wrong_entries_for_defaults(make: Make, value: Any) -> None:
+    given = PortInfo("x", "float32", ("n",), DefaultInfo(0, (2,)))
+    data = make(constants=(b"abcdefgh",), inputs=(given,), defaults_entry="host_copy")
+    manifest = manifest_of(data)
+    manifest["defaults_entry"] = value
+    with pytest.raises(ArtifactError, match=r"'defaults_entry' .* is missing or wrong\."):
+        load(with_manifest(data, json.dumps(manifest).encode()))
+    del manifest["defaults_entry"]  # as files of before have it
+    load(with_manifest(data, json.dumps(manifest).encode()))
+
+
+def test_an_entry_for_defaults_needs_defaults(make: Make) -> None:
+    with pytest.raises(ArtifactError, match="'defaults_entry'"):
+        load(make(defaults_entry="host_copy"))
+
+
 def test_missing_members(make: Make) -> None:
     data = make()
     optional = {"tool", "numerics", "unchecked_indices", "host", "notes"}
@@ -190,7 +222,7 @@ def test_missing_members(make: Make) -> None:
 def test_mutated_manifests(make: Make) -> None:
     """Random edits of the text with right checksums: loaded or refused, never a fault."""
     default = PortInfo("x", "float32", ("n",), DefaultInfo(0, (2,)))
-    data = make(constants=(b"abcdefgh",), inputs=(default,))
+    data = make(constants=(b"abcdefgh",), inputs=(default,), defaults_entry="host_copy")
     offset, size = HEADER.unpack_from(data)[4:6]
     generator = random.Random(2)
     for _ in range(1500):

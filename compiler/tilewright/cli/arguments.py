@@ -59,6 +59,13 @@ UncheckedIndicesOption = Annotated[
         help="Clamp indices among the data that are out of range; else they are errors of a run.",
     ),
 ]
+ConstantDefaultsOption = Annotated[
+    bool,
+    typer.Option(
+        "--constant-defaults",
+        help="Initialisers that are inputs too are constants, which no call replaces.",
+    ),
+]
 NoCacheOption = Annotated[
     bool, typer.Option("--no-cache", help="Neither read nor write the compile cache.")
 ]

@@ -12,6 +12,7 @@ import typer
 
 from tilewright.cli.arguments import (
     CacheDirOption,
+    ConstantDefaultsOption,
     DebugOption,
     JsonOption,
     NoCacheOption,
@@ -72,6 +73,7 @@ def compile_model(
     shape: ShapeOption = None,
     numerics: NumericsOption = Numerics.default,
     unchecked_indices: UncheckedIndicesOption = False,
+    constant_defaults: ConstantDefaultsOption = False,
     disable: Annotated[
         list[str] | None,
         typer.Option("--disable", metavar="PASS", help="Leave a graph pass out. Repeatable."),
@@ -119,6 +121,7 @@ def compile_model(
         "disable": ",".join(sorted(disable or ())),
         "tuned": str(not no_tuned),
         "unchecked_indices": str(unchecked_indices),
+        "constant_defaults": str(constant_defaults),
     }
     request = _request(model, target, shapes, facts, cache_dir, records) if plain else None
     if request is not None and _fetch(request, model, path):
@@ -138,6 +141,7 @@ def compile_model(
         tuned=not no_tuned,
         records=records,
         unchecked_indices=unchecked_indices,
+        constant_defaults=constant_defaults,
     )
     chosen = choose_target(target)
     with progress_display(quiet) as progress:
@@ -193,17 +197,24 @@ def _fetch(request: "Request", model: Path, output: Path) -> bool:
     return True
 
 
+def _kernels_text(rows: Sequence[Mapping[str, str]]) -> str:
+    forms = {row["name"] for row in rows}
+    return f"{counted(len(rows), 'kernel')} of {counted(len(forms), 'form')}"
+
+
 def _say_summary(path: Path, seconds: float) -> None:
+    from tilewright.kernel_report import split_launches
     from tilewright.runtime.artifact import read_manifest
 
     if not path.is_file():  # a pipe or a device is not read back
         say(f"Wrote '{path}' in {seconds:.2f} s.")
         return
     manifest = read_manifest(path)
-    names = [kernel["name"] for kernel in manifest["kernels"]]
+    usual, others = split_launches(manifest)
     size = size_text(path.stat().st_size)
-    kernels = f"{counted(len(names), 'kernel')} of {counted(len(set(names)), 'form')}"
-    say(f"Wrote '{path}': {size}, {kernels}, in {seconds:.2f} s.")
+    say(f"Wrote '{path}': {size}, {_kernels_text(usual)}, in {seconds:.2f} s.")
+    if others:
+        say(f"  calls that replace a default run {_kernels_text(others)}")
     for word in ("input", "output"):
         for port in manifest[f"{word}s"]:
             say(f"  {word:6}  {port['name']}: {port_text(port['dtype'], port['shape'])}")

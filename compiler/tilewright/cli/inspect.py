@@ -2,6 +2,7 @@
 """``tilewright inspect``: what an artifact or a model file holds."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -72,7 +73,7 @@ def artifact_facts(path: Path) -> dict[str, Any]:
     """What an artifact says about itself; also for one that this machine cannot run."""
     from tilewright import runtime
     from tilewright.errors import TargetMismatchError
-    from tilewright.kernel_report import noted_warnings
+    from tilewright.kernel_report import noted_warnings, split_launches
     from tilewright.runtime.artifact import HEADER_BYTES, parse_header, read_manifest
 
     manifest = read_manifest(path)
@@ -83,8 +84,7 @@ def artifact_facts(path: Path) -> dict[str, Any]:
         refusal = None
     except TargetMismatchError as error:
         refusal = str(error)
-    launches = Counter(row["name"] for row in manifest["kernels"])
-    first = {row["name"]: row["origin"] for row in reversed(manifest["kernels"])}
+    usual, others = map(_forms, split_launches(manifest))
     return {
         "kind": "artifact",
         "file": str(path),
@@ -104,13 +104,20 @@ def artifact_facts(path: Path) -> dict[str, Any]:
         "outputs": manifest["outputs"],
         "symbols": manifest["symbols"],
         "constants": len(manifest["constants"]),
-        "kernels": [
-            {"name": name, "launches": count, "origin": first[name]}
-            for name, count in launches.items()
-        ],
+        "kernels": usual,
+        **({"replaced_kernels": others} if others else {}),
         "warnings": [asdict(warning) for warning in noted_warnings(manifest)],
         "notes": manifest["notes"],
     }
+
+
+def _forms(rows: "Sequence[Mapping[str, str]]") -> list[dict[str, Any]]:
+    """The forms of kernel among some launches, with the origin of the first launch of each."""
+    launches = Counter(row["name"] for row in rows)
+    first = {row["name"]: row["origin"] for row in reversed(rows)}
+    return [
+        {"name": name, "launches": count, "origin": first[name]} for name, count in launches.items()
+    ]
 
 
 def _say_artifact(facts: dict[str, Any]) -> None:
@@ -131,11 +138,16 @@ def _say_artifact(facts: dict[str, Any]) -> None:
         upper = "" if row["hi"] is None else f" to {row['hi']}"
         multiple = f", a multiple of {row['multiple']}" if row["multiple"] != 1 else ""
         say(f"symbol    {row['name']}: from {row['lo']}{upper}{multiple}")
-    launches = counted(sum(row["launches"] for row in facts["kernels"]), "launch", "launches")
-    say(f"kernels   {launches} of {counted(len(facts['kernels']), 'form')}")
-    say("")
-    rows = [(row["name"], str(row["launches"]), row["origin"]) for row in facts["kernels"]]
-    say_table(("kernel", "launches", "origin of the first"), rows, right="launches")
+    others = facts.get("replaced_kernels", [])
+    for forms, note in ((facts["kernels"], ""), (others, " in calls that replace a default")):
+        if forms or not note:
+            launches = counted(sum(row["launches"] for row in forms), "launch", "launches")
+            say(f"kernels   {launches} of {counted(len(forms), 'form')}{note}")
+    for forms, column in ((facts["kernels"], "kernel"), (others, "where a default is replaced")):
+        if forms or not others:
+            say("")
+            rows = [(row["name"], str(row["launches"]), row["origin"]) for row in forms]
+            say_table((column, "launches", "origin of the first"), rows, right="launches")
     say_slow_kernels([KernelWarning(**row) for row in facts["warnings"]])
 
 

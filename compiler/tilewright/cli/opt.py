@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewright.cli.arguments import (
+    ConstantDefaultsOption,
     Numerics,
     NumericsOption,
     UncheckedIndicesOption,
@@ -69,6 +70,7 @@ def run_passes_on_text(
     target: Annotated[str, typer.Option("--target", metavar="TARGET")] = "native",
     numerics: NumericsOption = Numerics.default,
     unchecked_indices: UncheckedIndicesOption = False,
+    constant_defaults: ConstantDefaultsOption = False,
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Check the module after each pass.")
     ] = True,
@@ -86,6 +88,7 @@ def run_passes_on_text(
     from tilewright.ir import constant_file
     from tilewright.ir.target import parse_target
     from tilewright.ir.verify_graph import verify_module
+    from tilewright.passes.constant_defaults import with_constant_defaults
     from tilewright.passes.manager import (
         Instrument,
         PassContext,
@@ -108,6 +111,8 @@ def run_passes_on_text(
     passes = graph_passes() if pipeline is None else parse_pipeline(pipeline)
     context = PassContext(parse_target(target), numerics.value, unchecked_indices=unchecked_indices)
     module = _read(source, constants, verify)
+    if constant_defaults:
+        module = with_constant_defaults(module)
     timer = Time()
     instruments: list[Instrument] = [timer]
     if verify:

@@ -13,6 +13,7 @@ import typer
 
 from tilewright.cli.arguments import (
     CacheDirOption,
+    ConstantDefaultsOption,
     DebugOption,
     JsonOption,
     NoCacheOption,
@@ -110,6 +111,7 @@ def run_model(
     shape: ShapeOption = None,
     numerics: NumericsOption = Numerics.default,
     unchecked_indices: UncheckedIndicesOption = False,
+    constant_defaults: ConstantDefaultsOption = False,
     no_cache: NoCacheOption = False,
     cache_dir: CacheDirOption = None,
     quiet: QuietOption = False,
@@ -118,8 +120,8 @@ def run_model(
 ) -> None:
     """Run a model, or time it.
 
-    The options --shape, --numerics, --unchecked-indices and --no-cache are for models that are
-    compiled first.
+    The options --shape, --numerics, --unchecked-indices, --constant-defaults and --no-cache are for
+    models that are compiled first.
     """
     shapes, sizes = parse_shapes(shape), parse_sizes(size)
     if sizes and not random:
@@ -139,6 +141,7 @@ def run_model(
             cache=not no_cache,
             cache_dir=cache_dir,
             unchecked_indices=unchecked_indices,
+            constant_defaults=constant_defaults,
         )
         with progress_display(quiet) as progress:
             compiled = compile(

@@ -8,6 +8,7 @@ import typer
 
 from tilewright.cli.arguments import (
     CacheDirOption,
+    ConstantDefaultsOption,
     DebugOption,
     JsonOption,
     NoCacheOption,
@@ -63,6 +64,7 @@ def tune_model(
     size: SizeOption = None,
     numerics: NumericsOption = Numerics.default,
     unchecked_indices: UncheckedIndicesOption = False,
+    constant_defaults: ConstantDefaultsOption = False,
     seed: Annotated[
         int, typer.Option("--seed", metavar="N", min=0, help="Decides which schedules are tried.")
     ] = 0,
@@ -91,6 +93,7 @@ def tune_model(
         cache=not no_cache,
         cache_dir=cache_dir,
         unchecked_indices=unchecked_indices,
+        constant_defaults=constant_defaults,
     )
     chosen = choose_target(target)
     interrupted = False

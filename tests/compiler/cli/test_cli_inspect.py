@@ -26,6 +26,24 @@ def test_artifact(call: Any, ask: Callable[..., Any], digits_file: Path) -> None
     assert [s["name"] for s in facts["symbols"]] == ["batch"]
 
 
+def test_artifact_of_two_programs(
+    call: Any, ask: Callable[..., Any], defaults: onnx.ModelProto, tmp_path: Path
+) -> None:
+    onnx.save(defaults, tmp_path / "m.onnx")
+    compiled = call("compile", "m.onnx", "-o", "both.tw").stdout
+    assert "1 kernel of 1 form," in compiled
+    assert "calls that replace a default run 1 kernel of 1 form" in compiled
+    text = call("inspect", "both.tw").stdout
+    assert "kernels   1 launch of 1 form\n" in text
+    assert "kernels   1 launch of 1 form in calls that replace a default" in text
+    facts, rows = ask("inspect", "both.tw"), runtime.read_manifest(tmp_path / "both.tw")["kernels"]
+    kinds = [[k["name"] for k in facts[name]] for name in ("replaced_kernels", "kernels")]
+    assert kinds == [[rows[0]["name"]], [rows[1]["name"]]] and kinds[0] != kinds[1]
+    call("compile", "m.onnx", "-o", "one.tw", "--constant-defaults")
+    facts = ask("inspect", "one.tw")
+    assert [row["name"] for row in facts["inputs"]] == ["x"] and "replaced_kernels" not in facts
+
+
 def test_artifact_for_another_processor(call: Any, foreign_file: Path) -> None:
     text = call("inspect", foreign_file).stdout
     assert "target    aarch64" in text and "runs here no: The artifact is for 'aarch64'" in text

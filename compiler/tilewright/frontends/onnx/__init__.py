@@ -11,7 +11,7 @@ import pkgutil
 from pathlib import Path
 
 from tilewright.frontends.base import Frontend, Shapes
-from tilewright.frontends.onnx.defaults import DecidingDefaults, tell_of_defaults
+from tilewright.frontends.onnx.defaults import DecidingDefaults, tell_of_deciding
 from tilewright.frontends.onnx.importer import Importer
 from tilewright.frontends.onnx.limits import Limits
 from tilewright.frontends.onnx.load import Source, load_model, looks_like_onnx
@@ -46,7 +46,7 @@ def import_model(
         except DecidingDefaults as found:
             constant |= found.names
         else:
-            tell_of_defaults(module, constant)
+            tell_of_deciding(constant)
             return module
 
 

@@ -4,7 +4,7 @@
 From IR version 4 on, a file says by this which of its tensors are no constants; before, every
 initialiser had to be listed as an input, so that nothing follows from it and all are constants, as
 for ONNX Runtime. What may be replaced is an input of the module, with the tensor as its default:
-nothing is folded or packed from it.
+nothing is folded or packed from it. (The driver makes a second program, in which it is constant.)
 
 A default that decides shapes cannot be replaced, since shapes are known when a model is compiled.
 Only the walk tells which do. It reads such a default and notes it, and is done once more with those
@@ -28,7 +28,6 @@ from tilewright.ir.types import tensor
 
 _OLDEST_WITH_DEFAULTS = 4
 _MOST_NAMED = 5
-_LARGE = 1 << 16
 _logger = logging.getLogger("tilewright")
 
 
@@ -95,16 +94,8 @@ class Defaults:
             raise DecidingDefaults(self._deciding)
 
 
-def tell_of_defaults(module: Module, constant: Collection[str]) -> None:
-    """Warn of large tensors that may be replaced, and of those that might have been."""
-    size = sum(module.constants[ref].nbytes for ref in module.defaults.values())
-    if size > _LARGE:
-        _logger.warning(
-            "The initialisers %s are inputs of the graph too, so that a call may replace them, and "
-            "nothing is computed from them beforehand: the model runs slower than with constants. "
-            "List as inputs only what is to be replaced.",
-            _listed(module.defaults),
-        )
+def tell_of_deciding(constant: Collection[str]) -> None:
+    """Warn of tensors that might have been replaced."""
     if constant:
         _logger.warning(
             "The initialisers %s are inputs of the graph too, but decide shapes, so that a call "
