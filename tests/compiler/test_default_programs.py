@@ -7,6 +7,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from tilewright import errors
 from tilewright.driver import CompileOptions, Report, build, optimized
 from tilewright.frontends import import_model
 from tilewright.ir.target import parse_target
-from tilewright.kernel_report import split_launches
+from tilewright.kernel_report import kernel_warnings, split_launches
+from tilewright.passes.schedule.findings import SlowStage
 from tilewright.tuning import kernel_tasks
 
 DEFAULTS = ("kernel", "bias", "scale")
@@ -209,3 +211,24 @@ def test_dumps_of_both_programs(tmp_path: Path) -> None:
     assert "kernel: f32" in first and "kernel: f32[32,8,3,3]," not in second
     build(network(replaceable=False), target, options=CompileOptions(dump_ir=tmp_path))
     assert not list((tmp_path / "defaults").iterdir())
+
+
+def test_programs_that_are_cut_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts of the second program find its constants by the numbers of the shared table."""
+    monkeypatch.setattr("tilewright.codegen.llvm.host.PART_SLOTS", 2)
+    cut = tilewright.compile(network())
+    monkeypatch.undo()
+    whole = tilewright.compile(network())
+    assert cut.manifest["kernels"] == whole.manifest["kernels"]
+    for feeds in ({"x": X}, {"x": X, "bias": np.ones(32, np.float32)}):
+        np.testing.assert_array_equal(cut.run(feeds)["y"], whole.run(feeds)["y"])
+
+
+def test_a_slow_node_is_told_of_once() -> None:
+    """What is slow in both programs is told of the usual one, what is in the other alone, of it."""
+    slow = SlowStage("sum", 5000, "because")
+    kernel: Any = SimpleNamespace(template="rows", slow=(slow,))
+    origins = {"k1": ["a"], "k2": ["a"], "k3": ["b"]}
+    kernels = dict.fromkeys(origins, kernel)
+    assert [w.kernel for w in kernel_warnings(origins, kernels, {"k1"})] == ["k1", "k3"]
+    assert [w.kernel for w in kernel_warnings(origins, kernels, origins)] == ["k1", "k2", "k3"]

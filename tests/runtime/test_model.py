@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.codegen.artifact import PortInfo, SymbolInfo
+from tilewright.codegen.artifact import DefaultInfo, PortInfo, SymbolInfo
 from tilewright.runtime import KernelTime, load
 from tilewright.runtime.errors import (
     ArgumentError,
@@ -122,6 +122,22 @@ def test_feeds(make: Make, kind: str, n: int) -> None:
     if kind == "bytes of floats" and not n:
         pytest.skip("an empty memoryview cannot be cast")
     assert np.array_equal(load(make())(FEEDS[kind](x.copy())), x)
+
+
+def test_the_program_of_a_call_is_by_what_it_replaces(make: Make) -> None:
+    """The second program fails in its kernel: it runs if no default is replaced, and only then."""
+    x = PortInfo("x", "float32", ("n",), DefaultInfo(0, (8,)))
+    data = np.ones(8, F32)
+    for entry, other, given in (
+        ("host_copy", "host_kernel_fails", True),
+        ("host_kernel_fails", "host_copy", False),
+    ):
+        made = make(entry, inputs=(x,), constants=(data.tobytes(),), defaults_entry=other)
+        model = load(made)
+        for _ in range(2):
+            np.testing.assert_array_equal(model.run({"x": data} if given else {})["y"], data)
+            with pytest.raises(RunError):
+                model.run({} if given else {"x": data})
 
 
 def test_two_dimensional_orders(make: Make) -> None:

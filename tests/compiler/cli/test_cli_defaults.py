@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inputs with a default on the command line."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,3 +58,23 @@ def test_compile_tells_of_them(files: None, ask: Callable[..., Any]) -> None:
         "shape": [3],
         "default": {"shape": [3]},
     }
+
+
+@pytest.mark.parametrize("command", ["compile", "run", "tune", "opt"])
+def test_they_may_be_constants(files: None, call: Call, command: str) -> None:
+    arguments = {
+        "compile": ["-o", "one.tw"],
+        "run": ["--input", "x=x.npy", "--input", "scale=scale.npy"],
+        "tune": ["--trials", "0", "--records", "found.db", "--json"],
+        "opt": ["-p", ""],
+    }[command]
+    status = 2 if command == "run" else 0  # 'scale' is no input then
+    done = call(command, "m.onnx", *arguments, "--constant-defaults", status=status)
+    if command == "compile":
+        assert "defaults_entry" not in tilewright.load("one.tw").manifest
+    elif command == "run":
+        assert "'scale' is no input" in done.stderr
+    elif command == "tune":
+        assert len(json.loads(done.stdout)["kernels"]) == 1
+    else:
+        assert "graph @main(x: f32[2,3]) -> (y)" in done.stdout
