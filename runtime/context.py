@@ -10,7 +10,7 @@ others the host program asks back for memory.
 
 import ctypes
 import difflib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from ctypes import addressof, c_char, c_int32, c_int64, c_void_p
 from dataclasses import dataclass, field
 from typing import Any
@@ -183,7 +183,9 @@ class Context:
             (slot, slot.name, slot.dtype, slot.value, slot.row.alignment - 1)
             for slot in self._inputs
         ]
-        self._optional = [slot for slot in self._inputs if slot.default is not None]
+        self._optional = {s.name: s for s in self._inputs if s.default is not None}
+        self._all_rows = self._input_rows
+        self._replaced: Set[str] | None = None  # the optional inputs that the last run was given
         self._output_rows: list[tuple[str, tuple[int, ...], Any, Any, library.Value]] = []
         self._open: list[_Slot] = []  # outputs of unknown shape
         self._quick = QuickCalls()
@@ -231,13 +233,8 @@ class Context:
             try:
                 array = feeds[name]
             except KeyError:
-                if slot.default is None:
-                    self._check_names(feeds)
-                    raise
-                if slot.default != slot.shape:
-                    self._stale = True
-                    slot.set_shape(slot.default, "Input")
-                continue
+                self._check_names(feeds)
+                raise
             if type(array) is not _ndarray or array.dtype is not dtype:
                 array = prepare(name, array, slot.row)
             if array.shape != slot.shape:
@@ -302,11 +299,27 @@ class Context:
         return [extent for slot in self._inputs for extent in slot.extents]
 
     def _set_kinds(self, feeds: Mapping[str, Any]) -> None:
-        """Tells which of the inputs with a default have it in this run."""
+        """Tells which of the inputs with a default have it in this run, unless that is so already:
+        there may be hundreds.
+        """
+        replaced = self._optional.keys() & feeds.keys()
+        if len(feeds) - len(replaced) != len(self._inputs) - len(self._optional):
+            self._check_names(feeds)
+        if replaced == self._replaced:
+            return
         self._check_names(feeds)
-        for slot in self._optional:
-            given = slot.name in feeds
-            slot.value.kind = library.KIND_TENSOR if given else library.KIND_NONE
+        self._replaced = None  # in case that a default's shape is refused
+        for name, slot in self._optional.items():
+            slot.value.kind = library.KIND_TENSOR if name in replaced else library.KIND_NONE
+            if name in replaced or slot.default is None:
+                continue
+            if slot.default != slot.shape:
+                self._stale = True
+                slot.set_shape(slot.default, "Input")
+        self._input_rows = [
+            row for row in self._all_rows if row[1] in replaced or row[1] not in self._optional
+        ]
+        self._replaced = replaced
 
     def _supply(self, out: Mapping[str, Any]) -> dict[str, Array]:
         """Sets the memory that the caller supplies for outputs."""
