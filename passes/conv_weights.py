@@ -41,7 +41,7 @@ def weight_layout(node: Node, block: int) -> Layout | None:
     outputs, inputs = weight.static_shape[:2]
     if node.op.name == "conv_transpose":
         if groups > 1:
-            return None
+            return Layout((*spatial, 0, 1))
         # No vector is filled by one output: its products are summed along the inputs.
         return Layout((1, *spatial, 0), () if inputs == 1 else ((1, block),))
     if groups > 1 and inputs == 1:

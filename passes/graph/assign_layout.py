@@ -16,7 +16,7 @@ vectors):
 
 * convolution ``[O/B][spatial...][I][B]``; depthwise ``[spatial...][C][1]``;
 * grouped convolution whose groups do not hold whole blocks ``[spatial...][I][O]``;
-* transposed convolution ``[O/B][spatial...][I][B]``;
+* transposed convolution ``[O/B][spatial...][I][B]``, with groups ``[spatial...][I][O]``;
 * matrix ``[N/B][K][B]``.
 
 They are written as ``relayout``, which constant folding executes. A weight that is no constant is

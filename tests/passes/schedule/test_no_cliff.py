@@ -76,6 +76,10 @@ FORMS = {
         )
         for g, c in ((3, 3), (4, 17), (8, 16))
     },
+    "transposed, groups of 16": case(
+        "y = ConvTranspose<group = 2, strides = [2, 2]>(x, w)", (1, 20, 30, 30), (20, 16, 3, 3),
+        by="tiled",
+    ),
     **{
         f"depthwise, {c} channels": case(
             f"y = Conv<group = {c}, pads = [1, 1, 1, 1]>(x, w)",
