@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The index of the greatest or the least element along one axis: a reduction of two accumulators.
+"""The index of the greatest or the least element along one axis.
 
-The first of equal elements is chosen, or the last with ``select_last``. A NaN counts as both
-greatest and least.
+That element is found first, then the least index at which it stands: two plain reductions, which
+run on vectors, where one that keeps an element and its index would not. The first of equal elements
+is chosen, or the last with ``select_last``. A NaN counts as both greatest and least.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,13 +14,24 @@ import numpy as np
 
 from tilewright.ir.bounds import known_le, upper
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.dtypes import BOOL, F16, F32, I8, I64, U8, from_numpy
-from tilewright.ir.expr import ONE, Binary, Expr, Read, Scalar, Symbol, Unary, Var, const
+from tilewright.ir.dtypes import BOOL, F16, F32, I8, I32, I64, U8, from_numpy
+from tilewright.ir.expr import (
+    ONE,
+    Binary,
+    Expr,
+    Read,
+    Scalar,
+    Symbol,
+    Unary,
+    Var,
+    binary,
+    const,
+)
 from tilewright.ir.op import Array, Op, Requirement, Sample
 from tilewright.ir.ops.domain import NUMERIC, axes, scratch
 from tilewright.ir.ops.shapes import check_axis, expect_dtype
 from tilewright.ir.simplify import compare
-from tilewright.ir.stage import Stage, reduce_stage
+from tilewright.ir.stage import Stage, map_stage, reduce_stage
 from tilewright.ir.types import TensorType, tensor
 from tilewright.ir.value_expr import cast, select
 
@@ -69,34 +81,42 @@ class _ArgReduction(Op):
 
     def stages(self, operands: Sequence[Buffer], results: Sequence[Buffer]) -> tuple[Stage, ...]:
         (x,), (result,) = operands, results
-        domain, along = axes("i", result.shape), Var("r", x.shape[self.axis])
-        outer = [v for a, v in enumerate(domain) if not (self.keepdims and a == self.axis)]
-        value = Read(x, (*outer[: self.axis], along, *outer[self.axis :]))
-        best, where = Scalar("best", x.dtype), Scalar("where", I64)
-        better = self._better(value, best)
-        end = x.dtype.min if self.greatest else x.dtype.max
-        stage = reduce_stage(
-            self.name,
-            domain,
-            (along,),
-            (result, scratch("values", x.dtype, result.shape, result)),
-            (where, best),
-            (const(0, I64), const(end, x.dtype)),
-            (select(better, cast(along, I64), where), select(better, value, best)),
-        )
-        return (stage,)
+        number = I32 if upper(x.shape[self.axis]) <= I32.max else I64
+        best = scratch(f"{self.name}_best", x.dtype, result.shape, result)
+        where = scratch(f"{self.name}_where", number, result.shape, result)
+        worst = x.dtype.min if self.greatest else x.dtype.max
 
-    def _better(self, value: Expr, best: Expr) -> Expr:
-        """Whether ``value`` takes the place of ``best``."""
-        relation = ("g" if self.greatest else "l") + ("e" if self.select_last else "t")
-        better = compare(relation, value, best)
+        value, point, along = self._elements("b", x, result)
+        acc = Scalar("best", x.dtype)
+        first = reduce_stage(
+            f"{self.name}_best", point, (along,), (best,), (acc,),
+            (const(worst, x.dtype),), (binary("max" if self.greatest else "min", acc, value),),
+        )  # fmt: skip
+        value, point, along = self._elements("w", x, result)
+        none = const(number.min if self.select_last else number.max, number)
+        here = self._is_best(value, Read(best, point))
+        acc = Scalar("where", number)
+        place = select(here, cast(along, number), none)
+        second = reduce_stage(
+            f"{self.name}_where", point, (along,), (where,), (acc,),
+            (none,), (binary("max" if self.select_last else "min", acc, place),),
+        )  # fmt: skip
+        at = axes("i", result.shape)
+        return first, second, map_stage(self.name, at, result, cast(Read(where, at), I64))
+
+    def _elements(self, name: str, x: Buffer, result: Buffer) -> tuple[Read, tuple[Var, ...], Var]:
+        """The read of an element, the axes of the result and the one along which it is chosen."""
+        point, along = axes(name, result.shape), Var(f"{name}_r", x.shape[self.axis])
+        outer = [v for a, v in enumerate(point) if not (self.keepdims and a == self.axis)]
+        return Read(x, (*outer[: self.axis], along, *outer[self.axis :])), point, along
+
+    @staticmethod
+    def _is_best(value: Expr, best: Expr) -> Expr:
+        """Whether an element is the best one: if there is a NaN, that is the best."""
+        same = compare("eq", value, best)
         if not value.dtype.is_float:
-            return better
-        nan: Expr = Unary("isnan", value, BOOL)
-        if not self.select_last:
-            first = Unary("not", Unary("isnan", best, BOOL), BOOL)
-            nan = Binary("and", nan, first, BOOL)
-        return Binary("or", better, nan, BOOL)
+            return same
+        return Binary("or", same, Unary("isnan", value, BOOL), BOOL)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

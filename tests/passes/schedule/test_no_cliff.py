@@ -28,6 +28,8 @@ def kernels(
     <ir_version: 8, opset_import: ["" : 18]>
     g (float[{", ".join(map(str, dims))}] x) => (float[m] y) {{ {text} }}""")
     model.graph.output[0].type.tensor_type.ClearField("shape")
+    if "Arg" in text:
+        model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT64
     if weights:
         w = np.ones(weights, np.float32)
         model.graph.initializer.append(onnx.numpy_helper.from_array(w, "w"))
@@ -124,6 +126,10 @@ FORMS = {
         "axes = Constant<value_ints = [1]>() y = ReduceSum(x, axes)", ("n", 2), by="shortrows"
     ),
     "softmax of few rows": case("y = Softmax<axis = -1>(x)", (7, 10), by="rows"),
+    **{
+        f"greatest of {axis}": case(f"y = ArgMax<axis = {axis}>(x)", ("n", 300, 200), by=by)
+        for axis, by in ((1, "columns"), (2, "rows"))
+    },
     "softmax of channels": case("y = Softmax<axis = 1>(x)", ("n", 21, "h"), by="columns"),
 }  # fmt: skip
 
