@@ -9,12 +9,15 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tilewright.autotune import database
 from tilewright.autotune import records as records_module
 from tilewright.autotune.exchange import export_lines, import_lines
 from tilewright.autotune.records import (
@@ -358,3 +361,32 @@ def test_records_travel_as_lines(path: Path) -> None:
 def test_a_damaged_line_is_left_out(change: Any) -> None:
     good, bad = export_lines([replace(RECORD, kernel="other"), RECORD])
     assert import_lines([good, change(bad)]) == ([replace(RECORD, kernel="other")], 1)
+
+
+def test_a_database_that_is_busy_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "_WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(database, "_RETRY_SECONDS", 0.001)
+
+    def fails(code: int, times: int) -> Callable[[], int]:
+        left = [times]
+
+        def attempt() -> int:
+            left[0] -= 1
+            if left[0] >= 0:
+                error = sqlite3.OperationalError("in the way")
+                error.sqlite_errorcode = code
+                raise error
+            return -left[0]
+
+        return attempt
+
+    for code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_BUSY_SNAPSHOT):
+        assert database._patiently(fails(code, 3)) == 1
+    start = time.monotonic()
+    with pytest.raises(sqlite3.OperationalError):
+        database._patiently(fails(sqlite3.SQLITE_BUSY, 10**9))
+    assert 0.15 < time.monotonic() - start < 5
+    once = fails(sqlite3.SQLITE_FULL, 1)
+    with pytest.raises(sqlite3.OperationalError):
+        database._patiently(once)
+    assert once() == 1  # it was tried but once

@@ -114,6 +114,25 @@ def test_a_failing_model_does_not_stop_the_rest(
     assert models.main(["--model", "no_such_model"]) == 2
 
 
+def test_what_is_asked_for_reaches_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Request, float]] = []
+
+    def compare_apart(model: models.Model, request: Request, timeout: float) -> Result:
+        asked.append((request, timeout))
+        return Result(model.name, sizes=1, ours=1.0, theirs=2.0, kernels=7)
+
+    monkeypatch.setattr(models, "compare_apart", compare_apart)
+    assert models.main(["--model", "magika"]) == 0
+    flags = ["--rounds", "3", "--threads", "1", "--timeout", "7.5", "--against", "tilewright"]
+    assert models.main(["--model", "magika", *flags]) == 0
+    (usual, patience), (chosen, seconds) = asked
+    assert (usual.rounds, usual.threads, usual.engine, usual.against) == (
+        8, 2, "tilewright", "onnxruntime",
+    )  # fmt: skip
+    assert patience == 1800.0
+    assert (chosen.rounds, chosen.threads, chosen.against, seconds) == (3, 1, "tilewright", 7.5)
+
+
 def test_a_child_process_reports_back(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime")
     request = Request("light_squeezenet", "onnxruntime", mode="check", threads=1)

@@ -67,6 +67,26 @@ def test_header_fields(make: Make, index: int) -> None:
             load(with_header(data, index, value))
 
 
+@pytest.mark.parametrize("section", [4, 6, 8])
+def test_sections_reach_to_the_end_of_the_file_and_no_further(make: Make, section: int) -> None:
+    """Each bound by itself is an error of the header, before anything is read."""
+    data = make(constants=(b"abc",))
+    room = len(data) - HEADER.unpack_from(data)[section]
+    for index, value in (
+        (section + 1, room + 1),  # behind the end
+        (section + 1, 2**62),  # more than is allowed
+        (section, 0),  # in the header
+        (section, (len(data) // 4096 + 2) * 4096),  # begins behind the end
+    ):
+        with pytest.raises(ArtifactError, match="header of the artifact contradicts itself"):
+            load(with_header(data, index, value))
+    if room == HEADER.unpack_from(data)[section + 1]:  # it is the last one
+        load(data)
+    else:
+        with pytest.raises(ArtifactError, match="checksum"):
+            load(with_header(data, section + 1, room))
+
+
 def test_magic_and_version(make: Make) -> None:
     data = make()
     with pytest.raises(ArtifactError, match=r"^This is not a Tilewright artifact\.$"):
