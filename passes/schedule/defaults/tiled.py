@@ -105,7 +105,8 @@ def _line_up(plan: Plan, form: Form) -> bool:
         return False
     producer = next((s for s in form.before if read.buffer in s.outputs), None)
     if producer is None:
-        producer = plan.kernel.stage(plan.do(CacheRead(form.reduction.name, read.buffer.name)))
+        copy = plan.do(CacheRead(form.reduction.name, read.buffer.name))
+        producer = plan.kernel.stage(copy)
     if producer.targets != producer.axes:
         return False
     others = [v.name for v in memory_order(producer) if v is not producer.axes[dims[0]]]

@@ -78,6 +78,10 @@ FORMS = {
         )
         for g, c in ((3, 3), (4, 17), (8, 16))
     },
+    "one output, of channels that lie innermost, no padding": case(
+        "t = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(x) y = Conv(t, w)",
+        (1, 9, 80, 80), (1, 9, 3, 3), by="tiled",
+    ),
     "transposed, groups of 16": case(
         "y = ConvTranspose<group = 2, strides = [2, 2]>(x, w)", (1, 20, 30, 30), (20, 16, 3, 3),
         by="tiled",
