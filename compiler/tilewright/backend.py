@@ -97,6 +97,11 @@ class TilewrightBackend(Backend):
             raise BackendIsNotSupposedToImplementIt(
                 f"Device '{device}' is not supported: use 'CPU'."
             )
+        if not isinstance(model, onnx.ModelProto):
+            raise FrontendError(
+                "A backend is given a model as an onnx.ModelProto, not as something of type "
+                f"'{type(model).__name__}'. Read a file with onnx.load."
+            )
         supported, reason = cls.is_opset_supported(model)
         if not supported:
             raise BackendIsNotSupposedToImplementIt(reason)

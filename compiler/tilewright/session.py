@@ -173,8 +173,13 @@ class InferenceSession:
     ) -> list[Array]:
         """Runs the model; the outputs asked for as a list, all of them for None or no names.
 
-        InputError for a name that is no output, and as :meth:`CompiledModel.run`.
+        InputError for names that are no list of outputs, and as :meth:`CompiledModel.run`.
         """
+        if isinstance(output_names, str):
+            raise InputError(
+                f"The outputs are given as a list of names, such as ['{output_names}'], not as a "
+                "text."
+            )
         names = list(() if output_names is None else output_names) or self._names
         unknown = [name for name in names if name not in self._names]
         if unknown:

@@ -170,11 +170,11 @@ BAD_SHAPES: dict[str, tuple[Any, str]] = {
     "dims as text": ({"a": "n4"}, "The shape given for 'a' is of type 'str'"),
     "dims as scalar": ({"a": np.array(5)}, "The shape given for 'a' is of type 'ndarray'"),
     "dims as set": ({"a": {6, 4}}, "The shape given for 'a' is of type 'set'"),
-    "fraction": ({"a": [1.5, 4]}, "The dim 1.5 given for 'a_d0' is neither a size from 0 to"),
-    "truth": ({"a": [True, 4]}, "The dim True given for 'a_d0'"),
-    "negative": ({"a": [-1, 4]}, "The dim -1 given for 'a_d0'"),
+    "fraction": ({"a": [1.5, 4]}, "1.5, given for dim 0 of input 'a', is neither a size from 0 to"),
+    "truth": ({"a": [True, 4]}, "True, given for dim 0 of input 'a'"),
+    "negative": ({"a": [-1, 4]}, "-1, given for dim 0 of input 'a',"),
     "huge": ({"a": [1 << 63, 4]}, "a size from 0 to 4611686018427387904"),
-    "nothing": ({"a": [None, 4]}, "The dim None given for 'a_d0'"),
+    "nothing": ({"a": [None, 4]}, "None, given for dim 0 of input 'a',"),
 }
 
 

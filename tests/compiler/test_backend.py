@@ -75,6 +75,11 @@ def test_what_is_not_supported(pair: onnx.ModelProto, unsupported: onnx.ModelPro
         backend.prepare(old)
 
 
+def test_a_path_is_no_model() -> None:
+    with pytest.raises(errors.FrontendError, match=r"'str'. Read a file with onnx.load"):
+        backend.prepare("model.onnx")
+
+
 def test_a_broken_model_is_an_error(pair: onnx.ModelProto) -> None:
     broken = onnx.ModelProto()
     broken.CopyFrom(pair)

@@ -118,5 +118,7 @@ def test_no_names_ask_for_all_outputs(session: tilewright.InferenceSession) -> N
 
 
 def test_unknown_output(session: tilewright.InferenceSession) -> None:
+    with pytest.raises(errors.InputError, match=r"list of names, such as \['total'\], not"):
+        session.run("total", {})
     with pytest.raises(errors.InputError, match=r"'sum' is no output: .* 'total', 'part'\."):
         session.run(["sum"], {})

@@ -47,6 +47,8 @@ def test_unreadable_files(tmp_path: Path) -> None:
     refused(
         3, "is given as a path, as bytes or as an onnx.ModelProto, not as something of type 'int'"
     )
+    with pytest.raises(FrontendError, match="The given bytes are not a model, or are damaged"):
+        import_any(b"abc")
     with pytest.raises(FrontendError, match="not a model in a known format"):
         import_any(tmp_path / "model.xyz")
     with pytest.raises(FrontendError, match=r"Format 'caffe' is unknown. Use one of: onnx"):

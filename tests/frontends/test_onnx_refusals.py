@@ -135,6 +135,8 @@ def test_only_what_inputs_decide_is_computed_at_run_time() -> None:
     model = model_of("g (float[6] x, int64[2] t) => (float[n] y) { s = Neg(t) y = Reshape(x, s) }")
     (entry,), text = listed(model)
     assert "its shape ('s') is computed at run time from the input 't'" in entry
+    assert "Make constants of what is computed at run time there" in text
+    assert "Export it with other operators" not in text
     assert "--shape" not in text
 
 

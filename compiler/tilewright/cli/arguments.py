@@ -167,9 +167,17 @@ def _read(path: str, archive: bool) -> "dict[str, Array]":
     kind = ".npz" if archive else ".npy"
     try:
         content = np.load(path, allow_pickle=False)
-        if archive != isinstance(content, np.lib.npyio.NpzFile):
+        is_archive = isinstance(content, np.lib.npyio.NpzFile)
+        if is_archive and not archive:
+            raise ReadError(
+                f"File '{path}' is an archive of several arrays, not one array. Give it without a "
+                f"name, as '{path}': its arrays have theirs."
+            )
+        if archive != is_archive:
             raise ValueError
         return dict(content) if archive else {"": content}
+    except ReadError:
+        raise
     except OSError as error:
         reason = error.strerror or str(error)
         raise ReadError(f"File '{path}' cannot be read: {reason}.") from error

@@ -100,8 +100,12 @@ def import_model(source: Any, shapes: Shapes | None = None, format: str | None =
             "A model is given as a path, as bytes or as an onnx.ModelProto, not as something of "
             f"type '{type(source).__name__}'."
         )
+    if isinstance(source, bytes):
+        raise FrontendError(
+            "The given bytes are not a model, or are damaged. Give the content of a model's file."
+        )
     suffixes = sorted(s for f in Frontend.registry.values() for s in f.suffixes)
-    shown = quoted(str(source)) if not isinstance(source, bytes) else "The given bytes"
     raise FrontendError(
-        f"{shown} is not a model in a known format. Known file endings are: {', '.join(suffixes)}."
+        f"{quoted(str(source))} is not a model in a known format. Known file endings are: "
+        f"{', '.join(suffixes)}."
     )

@@ -219,7 +219,7 @@ BAD = {
     "dtype": (["-i", "a=double.npy", "--random"], 1, "Input 'a' is float64"),
     "pickle": (["-i", "a=pickle.npy", "--random"], 1, "is no .npy file of plain arrays"),
     "truncated": (["-i", "a=truncated.npy", "--random"], 1, "is no .npy file of plain arrays"),
-    "npz as npy": (["-i", "a=both.npz", "--random"], 1, "is no .npy file of plain arrays"),
+    "npz as npy": (["-i", "a=both.npz", "--random"], 1, "is an archive of several arrays"),
     "no npz": (["-i", "text.npz"], 1, "is no .npz file of plain arrays"),
     "header": (["-i", "a=header.npy", "--random"], 1, "is no .npy file of plain arrays"),
     "nesting": (["-i", "a=nesting.npy", "--random"], 1, "is no .npy file of plain arrays"),

@@ -189,7 +189,6 @@ class Importer:
             )
         tensor_type = info.type.tensor_type
         dtype = dtype_of(tensor_type.elem_type, f"Input {shown}")
-        bases = f"{info.name}_d"
         if info.name in given:
             wanted = list(given[info.name])
             if tensor_type.HasField("shape") and len(tensor_type.shape.dim) != len(wanted):
@@ -198,15 +197,14 @@ class Importer:
                     f"it, {wanted}, has "
                     f"rank {len(wanted)}. Give one dim for each axis."
                 )
-            return tensor(
-                dtype, [self.symbols.given(d, f"{bases}{a}") for a, d in enumerate(wanted)]
-            )
+            dims = [self.symbols.given(d, a, info.name) for a, d in enumerate(wanted)]
+            return tensor(dtype, dims)
         if not tensor_type.HasField("shape"):
             default = self.defaults.array(info.name)
             return None if default is None else tensor(dtype, list(map(index, default.shape)))
         rank = len(tensor_type.shape.dim)
         dims = [
-            self.symbols.dim(d, f"{bases}{a}", expected_size(a, rank))
+            self.symbols.dim(d, f"{info.name}_d{a}", expected_size(a, rank))
             for a, d in enumerate(tensor_type.shape.dim)
         ]
         return tensor(dtype, dims)

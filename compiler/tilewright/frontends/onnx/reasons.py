@@ -11,6 +11,7 @@ from tilewright.frontends.onnx.operand import Operand
 from tilewright.frontends.sizes import dims_text, symbols_in
 from tilewright.ir.graph import Node, Value
 
+COMPUTED = "computed at run time"
 _MOST_NAMED = 3
 
 
@@ -25,7 +26,7 @@ def why_unknown(operand: Operand, limits: Limits) -> tuple[str, tuple[str, ...]]
             names = [quoted(v.name) for v in read[:_MOST_NAMED]]
             more = " and others" if len(read) > _MOST_NAMED else ""
             plural = "s" if len(read) > 1 else ""
-            return f"computed at run time from the input{plural} {', '.join(names)}{more}", ()
+            return f"{COMPUTED} from the input{plural} {', '.join(names)}{more}", ()
         dims = tuple(sorted({*dims, *symbols}))
     if dims:
         return f"computed from {dims_text(dims)} in a way that is not followed", dims

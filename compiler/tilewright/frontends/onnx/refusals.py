@@ -15,6 +15,7 @@ from tilewright.frontends.names import printable, quoted
 from tilewright.frontends.onnx.expansion import FunctionKey, called
 from tilewright.frontends.onnx.functions import has_standard_body
 from tilewright.frontends.onnx.order import sub_graphs
+from tilewright.frontends.onnx.reasons import COMPUTED
 from tilewright.frontends.onnx.registry import find_handler, nearest_operator
 from tilewright.frontends.sizes import Inputs, way_to_fix
 from tilewright.ir.errors import FrontendError, ShapesError, UnsupportedOperatorError
@@ -31,6 +32,7 @@ class Refusals:
         self._nodes: dict[str, dict[str, None]] = {}  # the nodes of each entry, by their origins
         self._near: dict[str, None] = {}
         self._fixable: set[str] = set()  # entries that sizes for dims would help
+        self._computed: set[str] = set()  # entries that constants would help
         self._dims: set[str] = set()
         self._errors: list[FrontendError] = []
         self._unshaped: list[str] = []
@@ -54,6 +56,8 @@ class Refusals:
         if dims:
             self._fixable.add(entry)
             self._dims.update(dims)
+        elif COMPUTED in reason:
+            self._computed.add(entry)
         near = nearest_operator(node.domain, node.op_type)
         if near and not reason:
             self._near[near] = None
@@ -157,7 +161,12 @@ class Refusals:
         sentences += [f"Did you mean {quoted(near)}?" for near in list(self._near)[:5]]
         if self._dims:
             sentences.append(way_to_fix(sorted(self._dims), inputs))
-        if self._nodes.keys() - self._fixable:
+        if self._computed:
+            sentences.append(
+                "Make constants of what is computed at run time there, or compute it from the "
+                "shapes of inputs."
+            )
+        if self._nodes.keys() - self._fixable - self._computed:
             sentences.append(
                 "Export it with other operators, or with these as functions of the model."
             )

@@ -85,8 +85,9 @@ class Symbols:
             return self.fresh(base, hint)
         return self.named(dim.dim_param, hint)
 
-    def given(self, dim: int | str, base: str) -> Expr:
+    def given(self, dim: int | str, axis: int, name: str) -> Expr:
         """The dim that the caller asks for: a size, of any type of integer, or a name."""
+        base = f"{name}_d{axis}"
         if isinstance(dim, str):
             return self.fresh(base) if dim in _ANONYMOUS else self.named(dim)
         try:
@@ -95,8 +96,8 @@ class Symbols:
             size = -1
         if not 0 <= size <= _LARGEST_DIM:
             raise ShapesError(
-                f"The dim {dim!r} given for {quoted(base)} is neither a size from 0 to "
-                f"{_LARGEST_DIM} nor a name. Give a number, or a text to keep it symbolic."
+                f"{dim!r}, given for dim {axis} of input {quoted(name)}, is neither a size from 0 "
+                f"to {_LARGEST_DIM} nor a name. Give a number, or a text to keep it symbolic."
             )
         return index(size)
 
