@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts one mutant at a time into a copy of the tree, and runs the tests that should notice."""
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -108,15 +110,35 @@ class Copy:
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
         command += ["-m", "not slow and not zoo", "--no-header", "--tb=no", *tests]
         command += [f"--deselect={test}" for test in left_out]
-        try:
-            done = subprocess.run(
-                command, cwd=self.folder, env=environment, capture_output=True, text=True,
-                timeout=self._timeout, start_new_session=True,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
+        status, output = _in_a_session(command, self.folder, environment, self._timeout)
+        if status is None:
             self._unfinished.append(" ".join(tests))
             return ""
-        if done.returncode == 0:
+        if status == 0:
             return ""
-        noticed = [x for x in done.stdout.split("\n") if x.startswith(("FAILED", "ERROR"))]
-        return noticed[0] if noticed else f"pytest ends with status {done.returncode}"
+        noticed = [x for x in output.split("\n") if x.startswith(("FAILED", "ERROR"))]
+        return noticed[0] if noticed else f"pytest ends with status {status}"
+
+
+def _in_a_session(
+    command: list[str], folder: Path, environment: dict[str, str], timeout: float
+) -> tuple[int | None, str]:
+    """The status of a command, None if it took too long, and what it printed; whatever it started
+    ends with it, lest it runs beside the next one.
+    """
+    with (
+        tempfile.TemporaryFile("w+") as output,
+        subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        ) as process,
+    ):  # fmt: skip
+        try:
+            status: int | None = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        output.seek(0)
+        return status, output.read()
