@@ -274,6 +274,16 @@ def test_damaged_objects() -> None:
                 link_image([bytes(damaged), good[1]], "pick")
 
 
+def test_a_wrong_section_table() -> None:
+    """``e_shentsize``, ``e_shnum`` and ``e_shstrndx`` of the header, each by itself."""
+    good = compile_llvm(TWICE, "x86_64-unknown-linux-gnu")
+    (count,) = struct.unpack_from("<H", good, 60)
+    for place, value in [(58, 63), (58, 128), (60, 0), (60, 0xFF00), (62, count), (62, 0xFFFF)]:
+        damaged = bytearray(good)
+        struct.pack_into("<H", damaged, place, value)
+        refused([bytes(damaged)], "its section table is wrong", "twice")
+
+
 def test_same_bytes_again() -> None:
     objects = [native(TEXT), native(TWICE)]
     assert link_image(objects, "pick") == link_image(objects, "pick")

@@ -111,6 +111,21 @@ def test_a_job_that_is_given_up(folder: Path) -> None:
     pool.close()
 
 
+def test_a_worker_that_ends_between_jobs(folder: Path) -> None:
+    """Another takes its place; one that lives is used again."""
+    pool = WorkerPool(module_command("busy_worker"), 1)
+    workers = []
+    for name in ("first", "second", "third"):
+        job = pool.submit(name, {"note": name, "long": False}, b"", 600)
+        assert job.result(timeout=60)[1] == b"done"
+        workers.append(worker_in(folder / name))
+        if name == "second":
+            os.kill(workers[-1], signal.SIGKILL)
+            wait_for_end(workers[-1])
+    assert workers[0] == workers[1] != workers[2]
+    pool.close()
+
+
 def test_a_wait_that_is_interrupted(folder: Path) -> None:
     """The job is given up, so that nothing is left to wait for at the end of the process."""
     pool = WorkerPool(module_command("busy_worker"), 1)

@@ -222,6 +222,21 @@ def test_outputs_of_unknown_size(make: Make) -> None:
         assert np.array_equal(y, x[x != 0]) and y.flags.owndata
 
 
+def test_an_output_of_unknown_size_for_which_there_is_no_memory(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, x = load(make(**UNKNOWN)), np.ones(9, F32)
+
+    def refuse(shape: tuple[int, ...], dtype: Any) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tilewright.runtime.context.np.empty", refuse)
+        with pytest.raises(OutOfMemoryError, match=r"output 'y' .* shape \(9,\).* takes 36 bytes"):
+            model(x)
+    assert np.array_equal(model(x), x)
+
+
 def test_supplied_outputs(make: Make) -> None:
     model = load(make(**TWO))
     a, b, y = np.arange(5, dtype=F32), np.ones(5, F32), np.empty(5, F32)
