@@ -148,6 +148,9 @@ SLICES: list[tuple[int, int, int]] = [
     (LAST, FIRST, -2),
     (2, 0, -1),
     (-2, -1, 1),
+    (0, LAST, 1 << 58),
+    (0, LAST, LAST),
+    (LAST, FIRST, FIRST),
 ]
 
 

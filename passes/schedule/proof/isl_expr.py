@@ -44,6 +44,12 @@ _DIM = isl.dim_type.set
 _PARAM = isl.dim_type.param
 
 
+def _val(number: int | float | str) -> Any:
+    """A whole number for islpy, which takes longer ones than 64 bits as text."""
+    whole = int(number)
+    return whole if whole.bit_length() < 64 else isl.Val(str(whole))
+
+
 class _Piecewise(Exception):
     """The expression is not one affine expression."""
 
@@ -199,25 +205,25 @@ class Domain:
             return self._zero.set_coefficient_val(*self._at[e], 1)
         match e:
             case Const(literal):
-                return self._zero.set_constant_val(int(literal))
+                return self._zero.set_constant_val(_val(literal))
             case Poly(terms):
                 total = self._zero
                 rest = []
                 for monomial, coefficient in terms:
                     atom = monomial[0] if len(monomial) == 1 else polynomial({monomial: 1})
                     if not monomial:
-                        total = total.set_constant_val(coefficient)
+                        total = total.set_constant_val(_val(coefficient))
                     elif atom in self._at:
-                        total = total.set_coefficient_val(*self._at[atom], coefficient)
+                        total = total.set_coefficient_val(*self._at[atom], _val(coefficient))
                     else:
                         rest.append((self.aff(atom), coefficient))
                 for aff, coefficient in rest:
-                    total = total.add(aff.scale_val(coefficient))
+                    total = total.add(aff.scale_val(_val(coefficient)))
                 return total
             case IndexOp("floordiv", a, Const(literal)):
-                return self.aff(a).scale_down_val(int(literal)).floor()
+                return self.aff(a).scale_down_val(_val(literal)).floor()
             case IndexOp("mod", a, Const(literal)):
-                return self.aff(a).mod_val(int(literal))
+                return self.aff(a).mod_val(_val(literal))
             case IndexOp("min" | "max", _, _):
                 raise _Piecewise
         raise KeyError(f"'{e}' is neither a dim nor a parameter of '{self.name}'.")
@@ -233,16 +239,16 @@ class Domain:
                 total = isl.PwAff.from_aff(self._zero)
                 for monomial, coefficient in terms:
                     atom = self.piecewise(polynomial({monomial: 1}))
-                    total = total.add(atom.scale_val(coefficient))
+                    total = total.add(atom.scale_val(_val(coefficient)))
                 return total
             case IndexOp("min", a, b):
                 return self.piecewise(a).min(self.piecewise(b))
             case IndexOp("max", a, b):
                 return self.piecewise(a).max(self.piecewise(b))
             case IndexOp("floordiv", a, Const(literal)):
-                return self.piecewise(a).scale_down_val(int(literal)).floor()
+                return self.piecewise(a).scale_down_val(_val(literal)).floor()
             case IndexOp("mod", a, Const(literal)):
-                return self.piecewise(a).mod_val(int(literal))
+                return self.piecewise(a).mod_val(_val(literal))
         raise KeyError(f"'{e}' is neither a dim nor a parameter of '{self.name}'.")
 
     def map(self, items: Sequence[Expr], name: str) -> Any:
@@ -293,7 +299,7 @@ class Domain:
             if greatest != INFINITY and greatest < UNBOUNDED:
                 subject = self.nonnegative(subject, sub(int(greatest), e))
             if isinstance(e, Symbol) and e.multiple > 1:
-                remainder = self.aff(e).mod_val(e.multiple)
+                remainder = self.aff(e).mod_val(_val(e.multiple))
                 subject = subject.add_constraint(isl.Constraint.equality_from_aff(remainder))
         for size in self.frame.sizes:
             symbols = free_variables(size)

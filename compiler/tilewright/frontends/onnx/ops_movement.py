@@ -23,6 +23,8 @@ _PAD_MODES: tuple[PadMode, ...] = ("constant", "edge", "reflect", "wrap")
 # Exporters write "to the end" as 2^63 - 1, 2^31 - 1 or 10^9, "to the beginning" as their negatives;
 # no symbolic dim is that large.
 _FAR = 1_000_000_000
+# It leads out of every tensor, and its sum with a dim stays in 64 bits.
+_LONGEST_STEP = 1 << 62
 _LARGEST_BLOCK = (1 << 16) - 1
 
 
@@ -198,6 +200,7 @@ def _sliced(
     all_steps = [1] * rank
     for start, end, axis, step in zip(starts, ends, chosen, strides):
         ctx.require(step != 0, "One of its steps is 0.")
+        step = max(-_LONGEST_STEP, min(step, _LONGEST_STEP))
         all_starts[axis], sizes[axis] = window(x.type.shape[axis], start, end, step)
         all_steps[axis] = step
     if tuple(sizes) == x.type.shape and all(s == 1 for s in all_steps):
