@@ -247,7 +247,10 @@ GRAPHS: list[tuple[str, str]] = [
     ("{ y = Relu<beta = 1>(x) }", "has the attribute 'beta', which version 14"),
     ("{ y = Cast<to = 99>(x) }", "has element type 99, which is not supported"),
     ("{ y = Transpose<perm = [0, 1]>(x) }", "perm .0, 1. is not an order of 1 axes"),
-    ("{ y = Concat<axis = 4>(x, x) }", "Axis 4 is out of range for rank 1"),
+    (
+        "{ y = Concat<axis = 4>(x, x) }",
+        "Axis 4 is out of range for rank 1: it must be from -1 to 0.",
+    ),
     ("{ y = MatMul(x, w3) }", "does not fit its inputs: 'matmul'"),
     ("{ y = Conv(x, w3) }", "Its weight has rank 1; at least 3"),
     ("{ y = Reshape(x, w3) }", "must be a list of integers but are of type f32"),

@@ -190,9 +190,10 @@ class NodeContext:
 
     def axis(self, axis: int, rank: int) -> int:
         """A non-negative axis."""
+        way_out = f": it must be from {-rank} to {rank - 1}" if rank else ""
         self.require(
             -rank <= axis < rank,
-            f"Axis {axis} is out of range for rank {rank}.",
+            f"Axis {axis} is out of range for rank {rank}{way_out}.",
         )
         return axis % rank
 

@@ -49,7 +49,10 @@ def _flatten(ctx: NodeContext) -> Value:
     x = ctx.value(0)
     axis = ctx.attributes.integer("axis", 1)
     rank = x.type.rank
-    ctx.require(-rank <= axis <= rank, f"Axis {axis} is out of range for rank {rank}.")
+    ctx.require(
+        -rank <= axis <= rank,
+        f"Axis {axis} is out of range for rank {rank}: it must be from {-rank} to {rank}.",
+    )
     return compose.as_matrix(ctx, x, axis + rank if axis < 0 else axis)
 
 
