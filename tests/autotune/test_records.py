@@ -363,6 +363,14 @@ def test_a_damaged_line_is_left_out(change: Any) -> None:
     assert import_lines([good, change(bad)]) == ([replace(RECORD, kernel="other")], 1)
 
 
+def test_a_line_of_any_length() -> None:
+    """Four times the longest text of a record is read, blanks included; more is not looked at."""
+    (line,) = export_lines([RECORD])
+    most = 4 * records_module.MOST_TEXT
+    assert import_lines([line.ljust(most)]) == ([RECORD], 0)
+    assert import_lines([line.ljust(most + 1)]) == ([], 1)
+
+
 def test_a_database_that_is_busy_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "_WAIT_SECONDS", 0.2)
     monkeypatch.setattr(database, "_RETRY_SECONDS", 0.001)
