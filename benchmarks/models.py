@@ -30,6 +30,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from benchmarks.archives import ZooError
+from benchmarks.blocks import BlockPlan
 from benchmarks.comparison import REFERENCE, ROOT, Request, Result, last_line
 from benchmarks.engines import ENGINES
 from benchmarks.zoo import SUITES, Model, load_table, model_path
@@ -142,7 +143,9 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--engine", choices=ENGINES, default="tilewright", help="under test")
     parser.add_argument("--against", choices=ENGINES, default=REFERENCE)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=8, help="blocks of each engine")
+    parser.add_argument(
+        "--rounds", type=int, default=BlockPlan.rounds, help="blocks of each engine"
+    )
     parser.add_argument("--timeout", type=float, default=1800.0, help="seconds for one model")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
     mode = parser.add_mutually_exclusive_group()

@@ -86,7 +86,7 @@ def measure(rounds: int) -> dict[str, float]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; 1 if a figure is over its budget."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=BlockPlan.rounds)
     parser.add_argument("--json", type=Path, metavar="FILE")
     given = parser.parse_args(arguments)
     found = measure(given.rounds)

@@ -39,9 +39,9 @@ class TargetInfo:
     """The machine that the code is for: LLVM's architecture, features and triple."""
 
     arch: str
-    features: tuple[str, ...] = ()
-    triple: str = ""
-    cores: int = 1
+    features: tuple[str, ...]
+    triple: str
+    cores: int
 
 
 @dataclass(frozen=True)

@@ -135,6 +135,19 @@ def test_a_lucky_time_is_not_kept(
     assert outcome.gain == 1.25 and [r.nanoseconds for r in records] == [800.0]
 
 
+@pytest.mark.parametrize("times", [(700.0, 1000.0), (1000.0, 700.0)])
+def test_the_default_schedule_is_as_fast_as_the_better_of_its_times(
+    task: KernelTask,
+    target: Target,
+    records: ScheduleRecords,
+    monkeypatch: pytest.MonkeyPatch,
+    times: tuple[float, float],
+) -> None:
+    monkeypatch.setattr(Measurer, "compare", lambda *_, **__: Measurement(*times))
+    (outcome,) = Tuner(target, "1.0", records).tune([task], 0)
+    assert (outcome.baseline_ns, outcome.best_ns) == (700.0, 700.0)
+
+
 def test_what_is_better_is_found_by_real_times(
     task: KernelTask,
     default: CompiledKernel,

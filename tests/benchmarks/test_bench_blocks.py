@@ -41,6 +41,11 @@ def test_block_goes_on_until_a_slow_engine_has_enough_calls() -> None:
     assert clock.now == 8.0  # the first call, within the settling time, does not count
 
 
+def test_a_block_is_long_and_there_are_eight() -> None:
+    plan = BlockPlan()
+    assert (plan.rounds, plan.seconds, plan.settle, plan.least_calls) == (8, 0.5, 0.15, 3)
+
+
 def test_a_warm_up_outlier_does_not_reach_the_figure() -> None:
     clock = FakeClock()
     timings = time_in_blocks({"ours": clock.engine(0.01, first=0.4)}, BlockPlan(rounds=2), clock)

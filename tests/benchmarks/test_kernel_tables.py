@@ -153,6 +153,12 @@ def test_extents_command(
     assert found[0]["ratios"]["7"] == slow
 
 
+def test_only_what_is_over_the_bar_is_red() -> None:
+    sweeps = [Sweep("k", "static", 4, {1: s, 3: 1, 4: 1, 5: 1, 8: 1, 9: 1, 12: 1}) for s in (2, 3)]
+    rows = [list(column.cells) for column in extents.as_table(sweeps, 4).columns]
+    assert rows[2] == rows[-1] == ["2.00", "[red]3.00[/]"]
+
+
 def test_a_sweep_is_measured() -> None:
     sweep = extents.measure("elementwise, length", "symbolic", 4, QUICK)
     assert list(sweep.seconds) == [1, 3, 4, 5, 8, 9, 12]

@@ -96,7 +96,7 @@ def test_both_sides_agree() -> None:
 
 
 def test_pages_of_aarch64_are_larger() -> None:
-    data = artifact_bytes(manifest(target=TargetInfo("aarch64")), [b"abc"], CODE)
+    data = artifact_bytes(manifest(target=TargetInfo("aarch64", (), "", 1)), [b"abc"], CODE)
     assert reader.parse_header(data).alignment == 65536
 
 
@@ -117,7 +117,7 @@ def test_large_constants_stream(tmp_path: Path) -> None:
     [
         ({"entry": 200}, "The entry 200 is not inside the image of 200 bytes"),
         ({"entry": -1}, "not inside the image"),
-        ({"target": TargetInfo("riscv64")}, "no runtime for the architecture 'riscv64'"),
+        ({"target": TargetInfo("riscv64", (), "", 1)}, "no runtime for the architecture 'riscv64'"),
         ({"messages": ("a\0b",)}, "holds a NUL character"),
     ],
 )

@@ -19,6 +19,7 @@ from tilewright.codegen.kernels import (
     finish_compiling,
     start_compiling,
 )
+from tilewright.codegen.llvm import compile as objects_module
 from tilewright.codegen.llvm.symbols import undefined_symbols
 from tilewright.codegen.llvm.worker import read_message, write_message
 from tilewright.codegen.processes import WorkerPool
@@ -289,6 +290,15 @@ def test_tasks_are_those_of_the_parallel_loop() -> None:
     text = "compute_at(s, register, k); parallel(k)"
     parallel, _ = compile_kernel(form("k"), V3, text, exact=True)
     assert parallel["tasks"] == "n" and parallel["workspace"] == "0"
+
+
+def test_a_pool_has_a_worker_for_each_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (kernels_module, objects_module):
+        monkeypatch.setattr(module, "_pools", [])
+        monkeypatch.setattr(module, "available_cores", lambda: 3)
+        pool = module._pool()
+        assert pool._threads._max_workers == 3
+        pool.close()
 
 
 def test_a_forked_process_gets_its_own_pool(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ numbers come from.
 """
 
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from benchmarks.math_accuracy import BEGIN, END, REFERENCES, SPECIAL, sweep, ulp
 from tests.targets import runnable_targets
 from tilewright.codegen.math import derive
 from tilewright.codegen.math.coefficients import COEFFICIENTS
-from tilewright.codegen.math.minimax import Fit, remez
+from tilewright.codegen.math.minimax import Fit, _extrema, remez
 from tilewright.codegen.math.trigonometric import pi_fraction, two_over_pi_words
 from tilewright.ir.dtypes import BF16, F16, F32, F64, DType
 from tilewright.ir.expr import MATH_FUNCTIONS, Call
@@ -136,6 +137,37 @@ def test_two_over_pi() -> None:
     words = two_over_pi_words(20)
     assert words[0] == 0xA2F9836E4E441529 and words[1] == 0xFC2757D1F534DDC0
     assert abs(float(pi_fraction(200)) - np.pi) < 1e-15
+
+
+@pytest.mark.parametrize(
+    ("heights", "count", "kept"),
+    [
+        ((3, -2, 4), 3, (3, -2, 4)),
+        ((3, -2), 3, (3, -2)),
+        ((1, -2, 4), 2, (-2, 4)),
+        ((3, -2, 1), 2, (3, -2)),
+        ((1, -2, 4, -3), 2, (4, -3)),
+        ((5, -1, 2, -4, 3), 3, (5, -4, 3)),
+        ((5, -2, 1, -4, 3), 3, (5, -4, 3)),
+    ],
+)
+def test_extrema_of_an_error(
+    heights: tuple[float, ...], count: int, kept: tuple[float, ...]
+) -> None:
+    """The least go, and with an inner one its lesser neighbour: what is left alternates."""
+    error = np.repeat(np.array(heights, np.longdouble), 3) * ([0.5, 1.0, 0.25] * len(heights))
+
+    def too_long(number: int, frame: object) -> None:
+        raise AssertionError("Peaks are dropped without end.")
+
+    before = signal.signal(signal.SIGALRM, too_long)
+    signal.alarm(10)
+    try:
+        found = _extrema(error, count)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert tuple(error[found]) == kept
 
 
 @pytest.mark.parametrize("name", ["EXP", "SIN", "ERFC_LOG2"])

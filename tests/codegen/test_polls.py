@@ -88,6 +88,19 @@ def intervals(text: str) -> dict[str, tuple[int, bool]]:
     }
 
 
+@pytest.mark.parametrize(
+    ("work", "iterations"),
+    [(64, 4096), (65, 64), (1 << 14, 64), ((1 << 14) + 1, 4), (1 << 20, 4), ((1 << 20) + 1, 1)],
+)
+def test_the_more_an_iteration_does_the_more_often_its_loop_asks(
+    work: int, iterations: int
+) -> None:
+    text = FLAT.replace(
+        "    y[i] = (x[i] + x[i])", f"    for j in {work} serial {{ y[i] = (x[i] + x[i]) }}"
+    )
+    assert intervals(text)["i"][0] == iterations
+
+
 def test_how_often_loops_ask() -> None:
     assert intervals(FLAT) == {"i": (4096, True)}
     assert intervals(HEAVY) == {"i": (4096, False)}

@@ -94,7 +94,7 @@ def foreign_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     path = tmp_path_factory.mktemp("foreign") / "foreign.tw"
     ports = (PortInfo("x", "float32", ("n",)),)
-    manifest = Manifest(TargetInfo("aarch64"), ports, ports, 0)
+    manifest = Manifest(TargetInfo("aarch64", (), "", 1), ports, ports, 0)
     path.write_bytes(artifact_bytes(manifest, (), bytes(64)))
     return path
 

@@ -96,6 +96,15 @@ def test_a_dim_that_is_a_product() -> None:
     assert model.run(feeds(3, 1, 2))["y"].shape == (6,)
 
 
+def test_more_memory_than_a_huge_page() -> None:
+    """Below, at and beyond the sizes from which the arena begins at a page of 2 MiB."""
+    body = f"{CUBE} s = CumSum(b, first) y = ReduceMax<keepdims = 0>(s)"
+    model = compiled(body, SPREAD, "float y")
+    for n in (511, 512, 513, 1023, 1024, 1025, 2049):  # of 8 KiB
+        (result,) = model.run(feeds(n, 1, 2048)).values()
+        assert result == 0
+
+
 def test_memory_that_the_system_refuses() -> None:
     """Of an intermediate value and of an output: the bytes, and what needs them."""
     body = f"{CUBE} s = CumSum(b, first) y = ReduceMax<keepdims = 0>(s)"

@@ -19,7 +19,12 @@ AREAS = {
 }
 # What uses nearly everything of its area.
 _BROAD = {
-    "passes": ["tests/codegen/test_op_samples.py", "tests/passes", "tests/random_graphs"],
+    "passes": [
+        "tests/codegen/test_op_samples.py",
+        "tests/passes",
+        "tests/codegen/gpu/test_gpu_schedules.py",
+        "tests/random_graphs",
+    ],
     "codegen": ["tests/codegen/test_op_samples.py", "tests/compiler/test_small_models.py"],
     "runtime": ["tests/compiler/test_large_sizes.py", "tests/compiler/test_api.py"],
     "autotune": ["tests/compiler/test_tuned.py", "tests/compiler/cli"],

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What fusion leaves apart though it could be one kernel."""
 
+import numpy as np
+import pytest
+
 from tests.targets import NARROW
 from tilewright.ir.dtypes import F32
 from tilewright.ir.graph import Builder, Graph, Module, Value
+from tilewright.ir.ops.binary import Add
 from tilewright.ir.ops.concat import MOST, Concat
 from tilewright.ir.ops.reduce import ReduceSum
 from tilewright.ir.ops.unary import Neg, Sin
@@ -28,6 +32,15 @@ def test_long_chains_of_math_functions_are_several_kernels() -> None:
             value = build(Neg(), build(Sin(), value))
         found = kernels(value, module)
         assert len(found) == 3 and sum(found) == 90 + (start is not None)
+
+
+@pytest.mark.parametrize(("count", "baked"), [(1, True), (16, True), (17, False)])
+def test_constants_of_64_bytes_are_part_of_the_code(count: int, baked: bool) -> None:
+    graph = Graph("main", [Value(tensor(F32, (count,)), "x")])
+    module = Module(graph)
+    build = Builder(graph, module.constants)
+    constant = build.constant(np.arange(count, dtype=np.float32))
+    assert kernels(build(Add(), graph.inputs[0], constant), module) == [1 + baked]
 
 
 def test_a_concat_of_many_parts_has_two_levels() -> None:

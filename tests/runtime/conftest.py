@@ -56,7 +56,7 @@ def make(image: Image) -> Make:
         defaults_entry: str | None = None,
     ) -> bytes:
         manifest = Manifest(
-            TargetInfo(arch, features),
+            TargetInfo(arch, features, "", 1),
             inputs,
             outputs,
             image.symbols[entry],
