@@ -86,6 +86,11 @@ class Rewriter:
             self._before.setdefault(node, []).extend(scratch.nodes)
             self._push(scratch.nodes)
             for old, new in zip(node.results, values, strict=True):
+                if new.type.dtype is not old.type.dtype:
+                    raise PassError(
+                        f"Rule '{getattr(rule, '__name__', rule)}' makes {new.type.dtype} of the "
+                        f"{old.type.dtype} of '{node.op.name}'."
+                    )
                 self._push(old.users)
                 self._graph.replace(old, new)
             self._erase(node)

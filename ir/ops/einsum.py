@@ -9,6 +9,7 @@ counted from the right.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -41,11 +42,17 @@ _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 @dataclass(frozen=True)
 class Einsum(Op):
     """``equation`` as numpy has it: ``bij,bjk->bik``; without an arrow, all labels that occur once,
-    in order.
+    in order. The result is of the operands' dtype, or of ``dtype``, that of the accumulator.
     """
 
     name = "einsum"
     equation: str
+    dtype: DType | None = None
+
+    def attributes(self) -> dict[str, Any]:
+        """The equation, and the result's type where it is not that of the operands."""
+        found = super().attributes()
+        return {name: value for name, value in found.items() if value is not None}
 
     def labels(self, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
         """The labels of every operand and those of the result."""
@@ -104,7 +111,12 @@ class Einsum(Op):
         expect_dtype(self, [t.dtype for t in operands], NUMERIC)
         sources, output = self.labels([t.rank for t in operands])
         extents = self.extents(sources, [t.shape for t in operands])
-        return (tensor(operands[0].dtype, [extents[label] for label in output]),)
+        dtype = self.dtype or operands[0].dtype
+        self.require(
+            dtype in (operands[0].dtype, accumulator_dtype(operands[0].dtype)),
+            f"A sum of products of {operands[0].dtype} is not accumulated in {dtype}.",
+        )
+        return (tensor(dtype, [extents[label] for label in output]),)
 
     def requirements(self, operands: Sequence[TensorType]) -> tuple[Requirement, ...]:
         sources, _ = self.labels([t.rank for t in operands])
@@ -116,7 +128,8 @@ class Einsum(Op):
     def reference(self, *operands: Array) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
             result = np.einsum(self.equation, *(widened(x) for x in operands))
-            return (np.asarray(result).astype(operands[0].dtype),)
+            dtype = operands[0].dtype if self.dtype is None else self.dtype.numpy
+            return (np.asarray(result).astype(dtype),)
 
     def stages(self, operands: Sequence[Buffer], results: Sequence[Buffer]) -> tuple[Stage, ...]:
         (result,) = results
@@ -150,6 +163,8 @@ class Einsum(Op):
         yield sample("ij,jk->ik", (2, 3), (3, 4))
         yield sample("ij,jk", (2, 3), (3, 4), dtype=F16)
         yield sample("bhid,bhjd->bhij", (2, 2, 3, 4), (2, 2, 5, 4))
+        halves = tensor(F16, (2, 3)), tensor(F16, (3, 4))
+        yield Sample(cls("ij,jk->ki", F32), halves, "integers")
         yield sample("ij->ji", (2, 3))
         yield sample("ii->i", (3, 3))
         yield sample("ii", (3, 3), dtype=I32)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from string import ascii_lowercase
 from typing import ClassVar
 
+from tilewright.ir.dtypes import DType
 from tilewright.ir.expr import ONE, Expr
 from tilewright.ir.graph import Builder, Module, Node, Value
 from tilewright.ir.ops.concat import Concat
@@ -219,7 +220,9 @@ def contraction_of_transpose(node: Node, builder: Builder) -> Value | None:
             if not batch:
                 terms[position], value, changed = inner, source.operands[0], True
         operands.append(value)
-    return builder(Einsum(f"{','.join(terms)}->{result}"), *operands) if changed else None
+    if not changed:
+        return None
+    return builder(Einsum(f"{','.join(terms)}->{result}", _result_dtype(node)), *operands)
 
 
 def transpose_of_contraction(node: Node, builder: Builder) -> Value | None:
@@ -235,7 +238,12 @@ def transpose_of_contraction(node: Node, builder: Builder) -> Value | None:
         return None
     terms, result = labels
     moved = "".join(result[a] for a in perm)
-    return builder(Einsum(f"{','.join(terms)}->{moved}"), *source.operands)
+    return builder(Einsum(f"{','.join(terms)}->{moved}", _result_dtype(source)), *source.operands)
+
+
+def _result_dtype(node: Node) -> DType | None:
+    """The type that a product is asked for, if it is not that of its operands."""
+    return node.op.dtype if isinstance(node.op, Matmul | Einsum) else None
 
 
 def _labels(node: Node) -> tuple[list[str], str] | None:

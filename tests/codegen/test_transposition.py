@@ -11,10 +11,13 @@ import tilewright
 from tests.targets import runnable_targets
 from tilewright.codegen.llvm.kernel import emit_kernel
 from tilewright.codegen.llvm.transposition import as_transposition
+from tilewright.driver import CompileOptions, Report, lower_groups, optimize
+from tilewright.frontends import import_model
 from tilewright.ir.loop import For, walk
 from tilewright.ir.loop_parser import parse_kernel
 from tilewright.ir.target import parse_target
 from tilewright.passes.schedule.schedule import apply, parse_schedule
+from tilewright.passes.schedule.select import schedule_kernel
 
 COPY = """
 kernel @k(x: {x}) -> (y: f32[32,32]) {{
@@ -78,3 +81,12 @@ def test_transpositions_of_symbolic_sizes(target: str) -> None:
         x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
         (y,) = compiled.run({"x": x}).values()
         np.testing.assert_array_equal(y, x.T)
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
+def test_the_proof_of_a_transposition_around_a_long_odd_axis_ends(target: str) -> None:
+    """Tasks of a product of a symbolic number of tiles with a prime one are whole tiles."""
+    module = import_model(model(onnx.TensorProto.FLOAT, ("n", 257, "m"), (2, 1, 0)))
+    optimize(module, parse_target(target), CompileOptions(cache=False), Report())
+    (lowered,) = lower_groups(module)
+    assert schedule_kernel(lowered.kernel, parse_target(target)).template == "elementwise"

@@ -246,6 +246,20 @@ def test_weights_of_gemm_keep_their_size() -> None:
     assert [v.type.dtype for v in (*product.operands, product.result)] == [F16, F16, F32]
 
 
+@pytest.mark.parametrize("half", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize(("left", "right"), [(0, 1), (1, 0), (1, 1)])
+def test_a_product_of_what_is_transposed_is_rounded_once(half: Any, left: int, right: int) -> None:
+    """The product that reads its operands as they lie is of the type of the one before."""
+    a, b = (np.full(shape, 1 + 2.0**-7).astype(half) for shape in ((5, 3), (3, 4)))
+    inputs = [a.T if left else a, b.T if right else b]
+    attributes = {"transA": left, "transB": right, "alpha": 0.3}
+    model = model_of("Gemm", inputs, attributes, np.dtype(half))[0]
+    compiled = tilewright.compile(model, options=tilewright.CompileOptions(cache=False))
+    found = compiled(*(np.ascontiguousarray(x) for x in inputs))
+    exact = np.float32(0.3) * (a.astype(np.float64) @ b.astype(np.float64))
+    np.testing.assert_array_equal(found, exact.astype(half))
+
+
 def test_a_number_of_the_node_is_not_rounded_first() -> None:
     module = import_model(model_of("LeakyRelu", [X], {}, np.dtype(np.float16))[0])
     assert [n.op.name for n in module.graph.nodes if n.op.name == "cast"] == ["cast", "cast"]

@@ -3,6 +3,7 @@
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any, TypeVar
 
 from tilewright.ir.bounds import known_le, known_lt
@@ -230,7 +231,19 @@ class Plan:
                 break
             fused.append(name)
             size *= self.size(name)
-        return tuple(fused), 1 if size <= 4 * wanted else -(-size // wanted)
+        if size <= 4 * wanted:
+            return tuple(fused), 1
+        return tuple(fused), self._per_task(fused, -(-size // wanted))
+
+    def _per_task(self, fused: list[str], wanted: int) -> int:
+        """How many iterations of the product of loops, of about so many, a task takes: where the
+        first loop is symbolic, a divisor of the others, since the proof of a chunk that ends in the
+        middle of them may have no end.
+        """
+        if len(fused) == 1 or self.static_size(fused[0]) is not None:
+            return wanted
+        others = prod(self.size(name) for name in fused[1:])
+        return max(n for n in range(1, min(wanted, others) + 1) if others % n == 0)
 
 
 def condition_changes(kernel: Kernel, stage: str, var: Var) -> tuple[list[int], list[int]]:
