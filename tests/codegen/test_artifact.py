@@ -69,6 +69,12 @@ def test_layout(tmp_path: Path) -> None:
     assert read["notes"] == {"winograd": [1, 2.5, None]}
 
 
+def test_the_manifest_begins_at_a_whole_word() -> None:
+    for more in range(9):
+        data = artifact_bytes(manifest(), [], CODE + bytes(more))
+        assert reader.parse_header(data).manifest.offset % 8 == 0
+
+
 @pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "int4", "float16", "bool"])
 def test_constants_of_any_dtype(name: str) -> None:
     weight = np.ones((2, 3), getattr(ml_dtypes, name, name))

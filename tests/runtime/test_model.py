@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.artifact import DefaultInfo, PortInfo, SymbolInfo
-from tilewright.runtime import KernelTime, load
+from tilewright.runtime import KernelTime, dtypes, load
 from tilewright.runtime.errors import (
     ArgumentError,
     IndexFaultError,
@@ -166,6 +166,12 @@ def test_dtypes(make: Make, name: str) -> None:
         x = np.array(values).astype(dtype)
         y = model(x)
         assert y.dtype == dtype and np.array_equal(x, y)
+
+
+def test_sizes_of_dtypes_are_those_of_numpy() -> None:
+    pytest.importorskip("ml_dtypes")
+    for row in dtypes.DTYPES:
+        assert (row.itemsize, row.alignment) == (row.numpy.itemsize, row.numpy.alignment)
 
 
 ERRORS: list[tuple[dict[str, Any], str]] = [
