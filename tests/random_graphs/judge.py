@@ -30,6 +30,7 @@ _LINEAR = frozenset(
     + ("GlobalAveragePool", "MatMul", "Mean", "Mul", "ReduceL1", "ReduceMean", "ReduceSum", "Sum")
 )
 _SETTINGS = frozenset(("Pow", "Resize"))  # whose further operands no implementation rounds
+_SOFTMAX = frozenset(("LogSoftmax", "Softmax"))
 _SLACK, _SAMPLES = 4.0, 6
 Values = dict[str, np.ndarray]
 
@@ -183,6 +184,17 @@ def _global_max_pool(node: Node, x: np.ndarray) -> np.ndarray:
     return result
 
 
+def _softmax(node: Node, x: np.ndarray) -> np.ndarray:
+    """In extended precision: in float64 numpy's sum along an axis is a chain, worse than ours."""
+    axis = node.attributes.get("axis", -1)
+    wide = x.astype(np.longdouble)
+    shifted = wide - wide.max(axis, keepdims=True, initial=-np.inf)
+    total = np.exp(shifted).sum(axis, keepdims=True)
+    logarithm = node.op == "LogSoftmax"
+    result = shifted - np.log(total) if logarithm else np.exp(shifted) / total
+    return result.astype(np.float64)
+
+
 # Where the reference rounds to float32 on its way, or does not know all shapes.
 _OWN: dict[str, Callable[..., np.ndarray]] = {
     "Erf": _erf,
@@ -192,6 +204,8 @@ _OWN: dict[str, Callable[..., np.ndarray]] = {
     "HardSwish": _hard_swish,
     "LRN": _lrn,
     "LayerNormalization": _layer_norm,
+    "LogSoftmax": _softmax,
+    "Softmax": _softmax,
 }
 
 
@@ -206,6 +220,8 @@ def _perturbed(
     """The results with as much error as the contract lets the operator make."""
     u = unit(spec.tensors[node.outputs[0]].dtype)
     terms = max([1, *(a.size for a in given if a is not None)]) / max(1, results[0].size)
+    if node.op in _SOFTMAX:  # which sums along an axis and has results for all of it
+        terms = max(terms, given[0].shape[node.attributes.get("axis", -1)])
     factor = u * (8 + math.log2(max(2.0, terms)))
     if node.op in _LINEAR:
         sizes = [np.abs(np.asarray(r)) for r in _run(node, run, [*map(_magnitude, given)], False)]
@@ -219,8 +235,10 @@ def _perturbed(
     ]
     if node.op in _SETTINGS:
         moved[1:] = given[1:]
+    # The logarithm of a sum has the sum's relative error as an absolute one.
+    least = 1.0 if node.op == "LogSoftmax" else 0.0
     return [
-        noise.on(np.asarray(r), factor * np.abs(np.asarray(r)))
+        noise.on(np.asarray(r), factor * (np.abs(np.asarray(r)) + least))
         for r in _run(node, run, moved, False)
     ]
 
