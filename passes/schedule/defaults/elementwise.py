@@ -159,8 +159,10 @@ class Elementwise(Template):
         rows, columns = (plan.do(Chunk(name, LINES * line)) for name in loops)
         plan.reorder(*outer, rows.outer, columns.outer, rows.inner, columns.inner)
         heads = [*outer, rows.outer]
-        wanted = tasks.choose(plan, lambda n: plan.task_loops(heads, n))
-        task, _ = plan.tasks(heads, wanted)
+        # In tasks that end inside the constant loops the last pieces of both axes lie anywhere: the
+        # proof of that has no end.
+        wanted = tasks.choose(plan, lambda n: plan.task_loops(heads, n, even=True))
+        task, _ = plan.tasks(heads, wanted, even=True)
         bands = plan.do(Partition(rows.inner, side, "t"))
         if bands.apart:
             plan.vectorize(bands.twin(columns.inner), side)

@@ -3,7 +3,6 @@
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import Any, TypeVar
 
 from tilewright.ir.bounds import known_le, known_lt
@@ -198,16 +197,16 @@ class Plan:
             before, after = max(before, position), max(after, -position)
         return [*found, inner]
 
-    def tasks(self, names: list[str], wanted: int) -> tuple[str, str]:
+    def tasks(self, names: list[str], wanted: int, even: bool = False) -> tuple[str, str]:
         """Make one task loop of loops nested directly in this order; returns it and the loop that
         steps through them.
 
         Constant loops are fused into the first one until there are ``wanted`` tasks; far too many
         are chunked, then each task steps through some of them. A symbolic loop comes first: a
-        product of symbols cannot be split again.
+        product of symbols cannot be split again. ``even`` tasks end where one loop begins anew.
         """
         names = [n for n in names if self.loop(n) is not None]
-        fused, per_task = self.task_loops(names, wanted)
+        fused, per_task = self.task_loops(names, wanted, even)
         task = fused[0]
         if task != names[0]:
             self.do(Reorder((task, *(n for n in names if n != task))))
@@ -218,7 +217,9 @@ class Plan:
         halves = self.do(Chunk(task, per_task))
         return halves.outer, halves.inner
 
-    def task_loops(self, names: list[str], wanted: int) -> tuple[tuple[str, ...], int]:
+    def task_loops(
+        self, names: list[str], wanted: int, even: bool = False
+    ) -> tuple[tuple[str, ...], int]:
         """The loops that :meth:`tasks` fuses, and how many iterations of their product a task takes
         (1 if it is not chunked).
         """
@@ -231,19 +232,11 @@ class Plan:
                 break
             fused.append(name)
             size *= self.size(name)
-        if size <= 4 * wanted:
-            return tuple(fused), 1
-        return tuple(fused), self._per_task(fused, -(-size // wanted))
-
-    def _per_task(self, fused: list[str], wanted: int) -> int:
-        """How many iterations of the product of loops, of about so many, a task takes: where the
-        first loop is symbolic, a divisor of the others, since the proof of a chunk that ends in the
-        middle of them may have no end.
-        """
-        if len(fused) == 1 or self.static_size(fused[0]) is not None:
-            return wanted
-        others = prod(self.size(name) for name in fused[1:])
-        return max(n for n in range(1, min(wanted, others) + 1) if others % n == 0)
+        per_task = 1 if size <= 4 * wanted else -(-size // wanted)
+        if even and symbolic and len(fused) > 1:
+            others = size // self.size(lead)
+            per_task = max(n for n in range(1, min(per_task, others) + 1) if others % n == 0)
+        return tuple(fused), per_task
 
 
 def condition_changes(kernel: Kernel, stage: str, var: Var) -> tuple[list[int], list[int]]:
