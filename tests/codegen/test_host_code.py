@@ -249,9 +249,12 @@ def test_a_thousand_scalar_kernels_cost_microseconds() -> None:
     machine = Machine(HostProgram("main", (x,), (y,), (), index(128), seq(body)), [add])
     value = np.zeros((), np.float32)
     assert machine(value) == 0 and machine.outputs[0] == 1000
-    # The fastest of many runs: the machine may be busy. Measured: 11 us.
+    # The fastest of many runs, over some seconds if need be: the machine may be busy for longer
+    # than a few hundred runs take. Measured: 11 us.
     tensors = (Tensor * 1)(Tensor(value.ctypes.data, None, 0, 12))
-    best = min(_seconds(machine, tensors) for _ in range(300))
+    deadline, best = time.monotonic() + 10, np.inf
+    while best >= 30e-6 and time.monotonic() < deadline:
+        best = min(best, *(_seconds(machine, tensors) for _ in range(300)))
     assert best < 30e-6
 
 
